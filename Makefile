@@ -1,0 +1,49 @@
+# Everything runs from a bare python3 (3.11 or newer): make builds its own virtual environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+TOOLS := .tools
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench services clean
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Relance needs Python 3.11 or newer; point PYTHON at one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Relance and its tools into $(VENV) (about a minute the first time)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED) ## Build a small lake in ./demo-lake and show what Relance does with it
+	@$(BIN)/python examples/demo.py
+
+test: $(INSTALLED) ## Run the tests (add ARGS="-k name" to choose)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED) ## Lint, check types and layering
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/test_layering.py
+
+bench: $(INSTALLED) ## Measure against the native directory namespace and print ratios
+	@$(BIN)/python -m benchmarks
+
+services: ## Fetch the optional test servers (MinIO needs Go, Azurite needs npm); tests skip what is missing
+	@mkdir -p $(TOOLS)/bin
+	@test -x $(TOOLS)/bin/minio || { command -v go >/dev/null \
+	  && echo "building MinIO (some minutes)" \
+	  && GOBIN="$(CURDIR)/$(TOOLS)/bin" go install github.com/minio/minio@latest; } \
+	  || echo "MinIO cannot be had here: its tests will be skipped"
+	@test -x $(TOOLS)/node_modules/.bin/azurite-blob || { command -v npm >/dev/null \
+	  && echo "installing Azurite" \
+	  && npm install --silent --no-fund --no-audit --prefix $(TOOLS) azurite@3; } \
+	  || echo "Azurite cannot be had here: its tests will be skipped"
+
+clean: ## Remove what make built
+	rm -rf $(VENV) $(TOOLS) demo-lake .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,37 @@
+"""Time as a value that is passed in. The clock that tests move by hand is in testing.clock."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def now(self) -> datetime:
+        """Return the wall-clock time, aware and in UTC."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards, for measuring how long something took."""
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def to_millis(moment: datetime) -> int:
+    """Return `moment` as milliseconds since the Unix epoch."""
+    return round(moment.timestamp() * 1000)
+
+
+def from_millis(millis: int) -> datetime:
+    """Return the UTC moment that is `millis` milliseconds after the Unix epoch."""
+    return datetime.fromtimestamp(millis / 1000, UTC)

@@ -1,0 +1,114 @@
+"""Names and ids of tables and namespaces: one validation for every entry point. Pure.
+
+Where a table lies on storage is in locations.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relance.errors import InvalidInputError
+
+DELIMITER = "$"
+"""Joins the parts of an id into the object id."""
+
+MAX_NAME_BYTES = 220
+"""A file name holds 255 bytes; the longest thing we add to a name must still fit."""
+
+RESERVED_NAMES = frozenset({"__manifest", "__dropped"})
+"""Names the catalog format itself uses."""
+
+# Each of these is cut off, decoded or refused by one of: object-store URIs (% # ?), the id and path
+# separators ($ / \), other clients' path encoding (* " < > |). A name must work everywhere or nowhere.
+_REFUSED_CHARACTERS = {
+    "$": "it separates the parts of an id",
+    "/": "it separates folders",
+    "\\": "it separates folders",
+    "%": "URIs decode it",
+    "#": "URIs end there",
+    "?": "URIs end there",
+    "*": "other Lance clients cannot address it",
+    '"': "other Lance clients cannot address it",
+    "<": "other Lance clients cannot address it",
+    ">": "other Lance clients cannot address it",
+    "|": "other Lance clients cannot address it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableId:
+    """A validated table id: the namespace it is in, and its name."""
+
+    namespace: tuple[str, ...]
+    name: str
+
+    @property
+    def parts(self) -> list[str]:
+        return [*self.namespace, self.name]
+
+    def __str__(self) -> str:
+        return DELIMITER.join(self.parts)
+
+
+def parse_table_id(parts: Sequence[str] | None) -> TableId:
+    """Return the validated id.
+
+    Raises:
+        InvalidInputError: the id is missing or empty, or a part is not a usable name.
+    """
+    if parts is None:
+        raise InvalidInputError("table id is required")
+    checked = _check_parts(parts, what="table")
+    if not checked:
+        raise InvalidInputError("table id cannot be empty: give at least the table's name")
+    return TableId(namespace=checked[:-1], name=checked[-1])
+
+
+def parse_namespace_id(parts: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the validated namespace id; the empty tuple is the root.
+
+    Raises:
+        InvalidInputError: the id is missing, or a part is not a usable name.
+    """
+    if parts is None:
+        raise InvalidInputError("namespace id is required: [] names the root")
+    return _check_parts(parts, what="namespace")
+
+
+def _check_parts(parts: Sequence[str], *, what: str) -> tuple[str, ...]:
+    if isinstance(parts, str) or not all(isinstance(part, str) for part in parts):
+        raise InvalidInputError(f"{what} id must be a list of strings, got {parts!r}")
+    for part in parts:
+        reason = why_unusable(part)
+        if reason is not None:
+            raise InvalidInputError(f"{what} name {part!r} cannot be used: {reason}")
+    return tuple(parts)
+
+
+def why_unusable(name: str) -> str | None:
+    """Return the reason why `name` cannot name a table or namespace, or None when it can."""
+    if not name:
+        return "it is empty"
+    if name in {".", ".."}:
+        return "it means a folder"
+    if name in RESERVED_NAMES:
+        return "it is reserved"
+    if name != name.strip():
+        return "it starts or ends with white space"
+    return _why_characters_unusable(name)
+
+
+def _why_characters_unusable(name: str) -> str | None:
+    for character in name:
+        if character in _REFUSED_CHARACTERS:
+            return f"it contains {character!r} ({_REFUSED_CHARACTERS[character]})"
+        # Cc control, Cf format (invisible), Cs lone surrogate, Co private, Cn unassigned, Zl/Zp line ends.
+        if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}:
+            return f"it contains the unprintable character U+{ord(character):04X}"
+    if unicodedata.normalize("NFC", name) != name:
+        return "it is not in Unicode normal form C, so that file systems may fold it into another name"
+    if len(name.encode()) > MAX_NAME_BYTES:
+        return f"it is longer than {MAX_NAME_BYTES} bytes"
+    return None

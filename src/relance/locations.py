@@ -1,0 +1,133 @@
+"""Where things lie below a root: parsing of root URIs, and the key of every file we own. Pure."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import unquote, urlsplit
+
+from relance.errors import InvalidInputError
+
+TABLE_SUFFIX = ".lance"
+"""A directory with this suffix is a V1 table."""
+
+MARKER_SUFFIX = ".deleted"
+"""`<name>.deleted`: the lifecycle marker, sibling of the table's directory."""
+
+DECLARED_SUFFIX = ".declared"
+"""`<name>.declared`: the table was declared here and may hold no version yet."""
+
+CREATING_SUFFIX = ".creating"
+"""`<name>.creating`: a create began here; without a version in its directory there is no table."""
+
+LAYOUT_KEY = ".relance-root"
+"""The root-level flag: no table of this root hides behind a marker inside its own directory."""
+
+RESERVED_FILE = ".lance-reserved"
+"""Inside a table's directory: declared (the namespace spec's own file)."""
+
+DEREGISTERED_FILE = ".lance-deregistered"
+"""Inside a table's directory: deregistered (the namespace spec's own file)."""
+
+VERSIONS_DIRECTORY = "_versions"
+"""Inside a table's directory: one manifest per version."""
+
+
+class Scheme(StrEnum):
+    """What kind of store a root is on."""
+
+    FILE = "file"
+    S3 = "s3"
+    GS = "gs"
+    AZ = "az"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A parsed root: `base` is a bucket or container (a name for memory), `path` what follows."""
+
+    scheme: Scheme
+    base: str
+    path: str
+
+    @property
+    def uri(self) -> str:
+        """The root as users write it, without a trailing slash."""
+        if self.scheme is Scheme.FILE:
+            return self.path
+        return f"{self.scheme}://{self.base}" + (f"/{self.path}" if self.path else "")
+
+
+def parse_root(text: str) -> Root:
+    """Return the root that a plain path or a URI names.
+
+    Raises:
+        InvalidInputError: empty, of an unknown scheme, or with parts that no store can address.
+    """
+    if not text or not text.strip() or "\0" in text:
+        raise InvalidInputError("property 'root' is empty: give a path or a URI such as s3://bucket/prefix")
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return _local_root(text)
+    if scheme == Scheme.FILE:
+        return _local_root(_path_of_file_uri(text))
+    if scheme not in set(Scheme):
+        known = ", ".join(f"{each}://" for each in Scheme)
+        raise InvalidInputError(f"root {text!r} has an unknown scheme: use a plain path or one of {known}")
+    return _object_root(Scheme(scheme), text)
+
+
+def _local_root(path: str) -> Root:
+    return Root(Scheme.FILE, base="", path=os.path.abspath(os.path.expanduser(path)))
+
+
+def _path_of_file_uri(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.netloc not in {"", "localhost"}:
+        raise InvalidInputError(f"root {text!r} names the host {parts.netloc!r}: write file:///path")
+    return unquote(parts.path)
+
+
+def _object_root(scheme: Scheme, text: str) -> Root:
+    base, _, path = text.partition("://")[2].partition("/")
+    path = path.strip("/")
+    if not base:
+        raise InvalidInputError(f"root {text!r} names no bucket: write {scheme}://bucket/prefix")
+    if any(character in text for character in "%#?"):
+        # pylance decodes or cuts these in a URI, obstore does not: the two would see different keys.
+        raise InvalidInputError(f"root {text!r} contains one of % # ?, which Lance URIs cannot carry")
+    if path and not all(part not in {"", ".", ".."} for part in path.split("/")):
+        raise InvalidInputError(f"root {text!r} has an empty, '.' or '..' part in its path")
+    return Root(scheme, base, path)
+
+
+def table_directory(name: str) -> str:
+    """Return the key of a V1 table's directory."""
+    return name + TABLE_SUFFIX
+
+
+def table_file(name: str, file: str) -> str:
+    """Return the key of a file inside a V1 table's directory."""
+    return f"{name}{TABLE_SUFFIX}/{file}"
+
+
+def directory_of_location(location: str, *, root_uri: str) -> str:
+    """Return the root-relative directory that `location` (relative or absolute) names.
+
+    Raises:
+        InvalidInputError: it is the root itself or leaves the root.
+    """
+    relative = location.strip()
+    if relative.startswith("file://"):
+        relative = _path_of_file_uri(relative)
+    base = root_uri.rstrip("/") + "/"
+    if relative.startswith(base):
+        relative = relative[len(base) :]
+    relative = relative.rstrip("/")
+    if "://" in relative or relative.startswith("/"):
+        raise InvalidInputError(f"location {location!r} is outside the root {root_uri!r}")
+    if not relative or any(part in {"", ".", ".."} for part in relative.split("/")):
+        raise InvalidInputError(f"location {location!r} does not name a directory below the root")
+    return relative

@@ -1,0 +1,1 @@
+"""Bytes under keys, on every kind of store. Knows nothing of tables."""

@@ -1,0 +1,265 @@
+"""A directory on disk as an object store with create-only and compare-and-swap.
+
+Bodies are written to a temporary file, synced, and then linked (create) or renamed (replace) into
+place, so that a reader sees the old bytes or the new ones. Locks are flocks on files of our own.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+import uuid
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from relance.errors import (
+    InternalError,
+    KeyChangedError,
+    KeyExistsError,
+    KeyNotFoundError,
+    PermissionDeniedError,
+    RelanceError,
+    ServiceUnavailableError,
+)
+from relance.storage.protocol import Level, ObjectInfo, Stored, Version, check_key, check_prefix
+
+_OWN_DIRECTORY = ".relance-local"
+"""Holds the lock files and half-written bodies; never listed."""
+
+_LOCKS = 64
+
+_LINKS_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+
+_GONE = (FileNotFoundError, NotADirectoryError)
+"""What the file system says when a key is not there."""
+
+_T = TypeVar("_T")
+
+
+class LocalDiskStorage:
+    """Objects are files below a directory; symbolic links are not followed."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    @property
+    def name(self) -> str:
+        return self._directory
+
+    def read(self, key: str) -> Stored:
+        with self._translated(key):
+            try:
+                body = self._path(key).read_bytes()
+            except (*_GONE, IsADirectoryError):
+                raise KeyNotFoundError(f"{key!r} is not in {self.name}") from None
+        return Stored(body, _version(body))
+
+    def create(self, key: str, body: bytes) -> Version:
+        with self._translated(key), self._written(body) as temporary:
+            path = self._path(key)
+            _with_parent(path, lambda: self._link(temporary, path))
+        return _version(body)
+
+    def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
+        with self._translated(key), self._written(body) as temporary, self._locked(key):
+            try:
+                path = self._path(key)
+                current = path.read_bytes()
+            except _GONE:
+                raise KeyChangedError(f"{key!r} is gone from {self.name}") from None
+            if _version(current) != expected:
+                raise KeyChangedError(f"{key!r} in {self.name} is not what it was")
+            temporary.replace(path)
+            _sync_directory(path.parent)
+        return _version(body)
+
+    def delete(self, key: str) -> None:
+        # Under the lock, so that a replace cannot bring back what was deleted after its check.
+        with self._translated(key), self._locked(key):
+            self._unlink(key)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            with self._translated(key):
+                self._unlink(key)
+
+    def head(self, key: str) -> ObjectInfo:
+        with self._translated(key):
+            try:
+                found = self._path(key).lstat()
+            except _GONE:
+                raise KeyNotFoundError(f"{key!r} is not in {self.name}") from None
+        return _info(key, found)
+
+    def list_level(self, prefix: str) -> Level:
+        base = check_prefix(prefix)
+        directories: list[str] = []
+        files: list[ObjectInfo] = []
+        with self._translated(prefix), suppress(*_GONE), os.scandir(self._folder(base)) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != _OWN_DIRECTORY and _holds_something(entry):
+                        directories.append(entry.name)
+                elif entry.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):
+                        key = f"{base}/{entry.name}" if base else entry.name
+                        files.append(_info(key, entry.stat(follow_symlinks=False)))
+        return Level(tuple(sorted(directories)), tuple(sorted(files, key=lambda info: info.key)))
+
+    def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
+        base = check_prefix(prefix)
+        pending = [base]
+        while pending:
+            folder = pending.pop()
+            with self._translated(folder), suppress(*_GONE), os.scandir(self._folder(folder)) as entries:
+                for entry in entries:
+                    key = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.name != _OWN_DIRECTORY:
+                            pending.append(key)
+                    elif entry.is_file(follow_symlinks=False):
+                        with suppress(FileNotFoundError):
+                            yield _info(key, entry.stat(follow_symlinks=False))
+
+    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
+        return frozenset(path for path in paths if self._exists(path))
+
+    def _exists(self, path: str) -> bool:
+        with self._translated(path), suppress(*_GONE):
+            if not path.endswith("/"):
+                return stat.S_ISREG(self._path(path).lstat().st_mode)
+            with os.scandir(self._folder(path)) as entries:
+                return any(True for _ in entries)
+        return False
+
+    def _path(self, key: str) -> Path:
+        return Path(self._folder(check_key(key).rpartition("/")[0]), key.rpartition("/")[2])
+
+    def _folder(self, prefix: str) -> str:
+        """Return the folder's path; one behind a symbolic link lies outside the root and is not there."""
+        folder = self._directory
+        for part in prefix.rstrip("/").split("/") if prefix else ():
+            folder = os.path.join(folder, part)
+            if os.path.islink(folder):
+                raise FileNotFoundError(errno.ENOENT, "symbolic links are not followed", folder)
+        return folder
+
+    def _unlink(self, key: str) -> None:
+        try:
+            path = self._path(key)
+            path.unlink()
+        except (*_GONE, IsADirectoryError):
+            return
+        # An object store has no empty folders: take away those this file kept alive.
+        for folder in list(path.parents)[: key.count("/")]:
+            try:
+                folder.rmdir()
+            except OSError:
+                break
+
+    def _link(self, temporary: Path, path: Path) -> None:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise KeyExistsError(f"{path.name!r} exists in {self.name}") from None
+        except OSError as refused:
+            if refused.errno not in _LINKS_REFUSED:
+                raise
+            self._rename_if_free(temporary, path)
+        _sync_directory(path.parent)
+
+    def _rename_if_free(self, temporary: Path, path: Path) -> None:
+        """Create where hard links are refused: look and rename while holding the key's lock."""
+        with self._locked(str(path.relative_to(self._directory))):
+            if os.path.lexists(path):
+                raise KeyExistsError(f"{path.name!r} exists in {self.name}")
+            temporary.rename(path)
+
+    @contextmanager
+    def _written(self, body: bytes) -> Iterator[Path]:
+        """Yield a synced temporary file with `body`, and remove it if it was not moved away."""
+        temporary = Path(self._directory, _OWN_DIRECTORY, "tmp", uuid.uuid4().hex)
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        descriptor = _with_parent(temporary, lambda: os.open(temporary, flags, 0o644))
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        lock = Path(self._directory, _OWN_DIRECTORY, "locks", f"{zlib.crc32(key.encode()) % _LOCKS:02d}")
+        # A descriptor of its own per call: flock then also holds between threads of one process.
+        descriptor = _with_parent(lock, lambda: os.open(lock, os.O_CREAT | os.O_RDWR, 0o644))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _translated(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except RelanceError:
+            raise
+        except PermissionError as cause:
+            raise PermissionDeniedError(f"{key!r} in {self.name}: {cause.strerror}") from cause
+        except OSError as cause:
+            if cause.errno in {errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN}:
+                raise ServiceUnavailableError(f"{self.name} cannot be reached: {cause.strerror}") from cause
+            raise InternalError(f"{key!r} in {self.name}: {cause.strerror or cause}") from cause
+
+
+def _with_parent(path: Path, act: Callable[[], _T]) -> _T:
+    """Do `act`, making the parent folder when it is missing: another process may take it away again."""
+    for _ in range(100):
+        try:
+            return act()
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    return act()
+
+
+def _holds_something(entry: os.DirEntry[str]) -> bool:
+    """Tell a folder with content from an empty one, mostly from its link count (one per subfolder)."""
+    try:
+        if entry.stat(follow_symlinks=False).st_nlink > 2:
+            return True
+        with os.scandir(entry.path) as inside:
+            return any(True for _ in inside)
+    except _GONE:
+        return False
+    except PermissionError:
+        return True  # cannot look inside: it is there, and using it will say what is wrong
+
+
+def _version(body: bytes) -> Version:
+    # Of the content: inode and time stamps repeat when a file is replaced twice within a clock tick.
+    return Version(hashlib.blake2b(body, digest_size=16).hexdigest())
+
+
+def _info(key: str, found: os.stat_result) -> ObjectInfo:
+    modified = datetime.fromtimestamp(found.st_mtime, UTC)
+    return ObjectInfo(
+        key, found.st_size, modified, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+    )
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,111 @@
+"""The reference backend: a dictionary. What it does is what the others must do."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from relance.errors import KeyChangedError, KeyExistsError, KeyNotFoundError
+from relance.storage.protocol import Level, ObjectInfo, Stored, Version, check_key, check_prefix
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    body: bytes
+    modified: datetime
+
+    @property
+    def version(self) -> Version:
+        # As on S3: equal bodies have equal versions.
+        return Version(hashlib.md5(self.body, usedforsecurity=False).hexdigest())
+
+
+class MemoryStorage:
+    """Objects in a dictionary, gone with the process."""
+
+    def __init__(self, name: str = "memory") -> None:
+        self._name = name
+        self._objects: dict[str, _Object] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def read(self, key: str) -> Stored:
+        found = self._get(key)
+        return Stored(found.body, found.version)
+
+    def create(self, key: str, body: bytes) -> Version:
+        with self._lock:
+            if check_key(key) in self._objects:
+                raise KeyExistsError(f"{key!r} exists in {self._name}")
+            return self._put(key, body)
+
+    def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
+        with self._lock:
+            current = self._objects.get(check_key(key))
+            if current is None or current.version != expected:
+                raise KeyChangedError(f"{key!r} in {self._name} is not what it was")
+            return self._put(key, body)
+
+    def delete(self, key: str) -> None:
+        with self._lock:
+            self._objects.pop(check_key(key), None)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.delete(key)
+
+    def head(self, key: str) -> ObjectInfo:
+        return self._info(key, self._get(key))
+
+    def list_level(self, prefix: str) -> Level:
+        base = _base(prefix)
+        directories: set[str] = set()
+        files = []
+        for info in self.list_recursive(prefix):
+            directory, slash, _ = info.key[len(base) :].partition("/")
+            if slash:
+                directories.add(directory)
+            else:
+                files.append(info)
+        return Level(tuple(sorted(directories)), tuple(files))
+
+    def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
+        base = _base(prefix)
+        with self._lock:
+            found = [self._info(key, each) for key, each in self._objects.items() if key.startswith(base)]
+        yield from sorted(found, key=lambda info: info.key)
+
+    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
+        with self._lock:
+            keys = list(self._objects)
+        return frozenset(
+            path
+            for path in paths
+            if (path in keys if not path.endswith("/") else any(key.startswith(path) for key in keys))
+        )
+
+    def _get(self, key: str) -> _Object:
+        with self._lock:
+            found = self._objects.get(check_key(key))
+        if found is None:
+            raise KeyNotFoundError(f"{key!r} is not in {self._name}")
+        return found
+
+    def _put(self, key: str, body: bytes) -> Version:
+        self._objects[key] = _Object(bytes(body), datetime.now(UTC))
+        return self._objects[key].version
+
+    @staticmethod
+    def _info(key: str, found: _Object) -> ObjectInfo:
+        return ObjectInfo(key, len(found.body), found.modified, found.version)
+
+
+def _base(prefix: str) -> str:
+    trimmed = check_prefix(prefix)
+    return f"{trimmed}/" if trimmed else ""

@@ -1,0 +1,216 @@
+"""S3, Google Cloud Storage and Azure Blob through obstore, which only this package imports."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from relance import errors
+from relance.config import StorageOptions
+from relance.storage.protocol import Level, ObjectInfo, Stored, Version, check_key, check_prefix
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, UpdateVersion
+    from obstore.store import ObjectStore
+
+_PAGE = 1000
+"""Keys per listing request."""
+
+_DELETE_BATCH = 1000
+"""Keys per delete request."""
+
+_PARALLEL = 8
+
+_UNREACHABLE = ("error sending request", "timed out", "timeout", "connection", "dns error", "no route")
+_SERVER_FAILED = ("500 internal server error", "502 bad gateway", "503 ", "504 ", "max_retries", "after ")
+
+
+class ObjectStoreStorage:
+    """Objects in a bucket or container, below the store's prefix."""
+
+    def __init__(self, store: ObjectStore, name: str, options: StorageOptions, *, sorted_pages: bool) -> None:
+        """Wrap `store`; `sorted_pages` says that a listing can start in the middle and is in key order."""
+        self._store = store
+        self._name = name
+        self._options = options
+        self._sorted_pages = sorted_pages
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def read(self, key: str) -> Stored:
+        with self._translated(key):
+            found = self._store.get(check_key(key))
+            body = bytes(found.bytes())
+            return Stored(body, _version(found.meta["e_tag"], found.meta["version"]))
+
+    def create(self, key: str, body: bytes) -> Version:
+        with self._translated(key, writing=True):
+            result = self._store.put(check_key(key), body, mode="create", use_multipart=False)
+            return _version(result["e_tag"], result["version"])
+
+    def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
+        with self._translated(key, writing=True):
+            try:
+                result = self._store.put(check_key(key), body, mode=_condition(expected), use_multipart=False)
+            except FileNotFoundError as cause:
+                raise errors.KeyChangedError(f"{key!r} is gone from {self._name}") from cause
+            return _version(result["e_tag"], result["version"])
+
+    def delete(self, key: str) -> None:
+        with self._translated(key), suppress(FileNotFoundError):
+            self._store.delete(check_key(key))
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        remaining = iter(keys)
+        while batch := [check_key(key) for key in islice(remaining, _DELETE_BATCH)]:
+            try:
+                with self._translated(batch[0]):
+                    self._store.delete(batch)
+            except errors.KeyNotFoundError:
+                # A store that reports missing keys may have stopped at the first: go one by one.
+                for key in batch:
+                    self.delete(key)
+
+    def head(self, key: str) -> ObjectInfo:
+        with self._translated(key):
+            return _info(self._store.head(check_key(key)))
+
+    def list_level(self, prefix: str) -> Level:
+        base = check_prefix(prefix)
+        with self._translated(prefix):
+            found = self._store.list_with_delimiter(base or None)
+        skip = len(base) + 1 if base else 0
+        directories = tuple(each.rstrip("/")[skip:] for each in found["common_prefixes"])
+        return Level(directories, tuple(_info(each) for each in found["objects"]))
+
+    def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
+        with self._translated(prefix):
+            for chunk in self._store.list(check_prefix(prefix) or None, chunk_size=_PAGE):
+                for each in chunk:
+                    yield _info(each)
+
+    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
+        ordered = sorted(set(paths), key=_key_order)
+        if not ordered:
+            return frozenset()
+        look = self._found_by_pages if self._sorted_pages else self._found_one_by_one
+        size = -(-len(ordered) // _PARALLEL)
+        slices = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+        if self._sorted_pages and len(ordered) <= _PAGE:
+            return look(ordered)  # one page mostly answers all of them
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            return frozenset().union(*pool.map(look, slices))
+
+    def _found_by_pages(self, ordered: Sequence[str]) -> frozenset[str]:
+        """Walk the sorted keys from path to path: one page of keys answers for all paths it spans."""
+        found: set[str] = set()
+        page: list[str] = []
+        complete_to: str | None = ""
+        for path in ordered:
+            if complete_to is not None and _key_order(path) >= _key_order(complete_to):
+                page = self._page_from(path)
+                complete_to = page[-1] if len(page) == _PAGE else None
+            index = bisect_left(page, _key_order(path), key=_key_order)
+            if index < len(page) and _matches(page[index], path):
+                found.add(path)
+        return frozenset(found)
+
+    def _page_from(self, path: str) -> list[str]:
+        """Return one request's worth of keys, starting at `path`."""
+        with self._translated(path):
+            # The offset is exclusive: the path without its last character comes just before it.
+            for chunk in self._store.list(None, offset=path[:-1], chunk_size=_PAGE):
+                return [each["path"] for each in chunk]
+        return []
+
+    def _found_one_by_one(self, paths: Sequence[str]) -> frozenset[str]:
+        return frozenset(path for path in paths if self._exists(path))
+
+    def _exists(self, path: str) -> bool:
+        if path.endswith("/"):
+            return any(True for _ in self.list_recursive(path))
+        try:
+            self.head(path)
+        except errors.KeyNotFoundError:
+            return False
+        return True
+
+    @contextmanager
+    def _translated(self, key: str, *, writing: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except errors.RelanceError:
+            raise
+        except (BaseError, OSError) as cause:
+            if self._options.redact(str(cause)) != str(cause):
+                cause.args = (self._options.redact(str(cause)),)
+            raise _error_for(cause, f"{key!r} in {self._name}", writing=writing) from cause
+
+
+def _error_for(cause: BaseError | OSError, where: str, *, writing: bool) -> errors.RelanceError:
+    by_class: dict[type[Exception], type[errors.RelanceError]] = {
+        AlreadyExistsError: errors.KeyExistsError,
+        PreconditionError: errors.KeyChangedError,
+        FileNotFoundError: errors.KeyNotFoundError,
+        PermissionDeniedError: errors.PermissionDeniedError,
+        PermissionError: errors.PermissionDeniedError,
+        UnauthenticatedError: errors.UnauthenticatedError,
+        NotSupportedError: errors.UnsupportedOperationError,
+    }
+    text = _first_line(cause)
+    for known, error in by_class.items():
+        if isinstance(cause, known):
+            return error(f"{where}: {text}")
+    lowered = str(cause).lower()
+    if "slowdown" in lowered or "429 too many requests" in lowered:
+        return errors.ThrottlingError(f"{where}: {text}")
+    if any(word in lowered for word in _UNREACHABLE + _SERVER_FAILED):
+        unavailable = errors.OutcomeUnknownError if writing else errors.ServiceUnavailableError
+        return unavailable(f"{where}: {text}")
+    return errors.InternalError(f"{where}: {text}")
+
+
+def _first_line(cause: Exception) -> str:
+    return next(iter(str(cause).strip().splitlines()), type(cause).__name__)
+
+
+def _version(e_tag: str | None, generation: str | None) -> Version:
+    return Version(json.dumps([e_tag, generation]))
+
+
+def _condition(expected: Version) -> UpdateVersion:
+    e_tag, generation = json.loads(expected)
+    condition: UpdateVersion = {}
+    if e_tag is not None:
+        condition["e_tag"] = e_tag
+    if generation is not None:
+        condition["version"] = generation
+    return condition
+
+
+def _info(meta: ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], meta["last_modified"], meta["e_tag"])
+
+
+def _key_order(path: str) -> bytes:
+    return path.encode()
+
+
+def _matches(key: str, path: str) -> bool:
+    return key.startswith(path) if path.endswith("/") else key == path

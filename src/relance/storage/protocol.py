@@ -1,0 +1,120 @@
+"""What a store can do. The backends are in object_store, local_disk and memory; connect picks one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NewType, Protocol
+
+from relance.errors import InvalidInputError
+
+Version = NewType("Version", str)
+"""Identifies the exact bytes under a key; equal bytes may have equal versions, so bodies carry a nonce."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object as it was read."""
+
+    body: bytes
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a listing or a head request tells of an object."""
+
+    key: str
+    size: int
+    modified: datetime | None
+    """None when the store does not say; an unknown age is never old enough for anything."""
+    e_tag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a listing: directories that hold something, and the files beside them."""
+
+    directories: tuple[str, ...]
+    """Names, without the prefix and without a slash."""
+    files: tuple[ObjectInfo, ...]
+    """Keys are whole, as for every other call."""
+
+
+class ObjectStorage(Protocol):
+    """Bytes under slash-separated keys, relative to a root.
+
+    Every method raises PermissionDeniedError, UnauthenticatedError, ServiceUnavailableError or
+    InternalError when the store fails, with the cause chained. All are safe between threads and,
+    for stores that outlive a process, between processes.
+    """
+
+    @property
+    def name(self) -> str:
+        """The root as users write it, for messages and as the identity of the store."""
+
+    def read(self, key: str) -> Stored:
+        """Return the object.
+
+        Raises:
+            KeyNotFoundError: there is none.
+        """
+
+    def create(self, key: str, body: bytes) -> Version:
+        """Write the object, only if the key is free: of several racing writers one wins.
+
+        Raises:
+            KeyExistsError: the key is taken.
+            OutcomeUnknownError: no answer came; the object may have been written.
+        """
+
+    def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
+        """Write the object, only if the version there is the expected one.
+
+        Raises:
+            KeyChangedError: another version is there, or none.
+            OutcomeUnknownError: no answer came; the object may have been written.
+        """
+
+    def delete(self, key: str) -> None:
+        """Remove the object; it is no error when there is none."""
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Remove objects that nobody replaces, in as few requests as the store allows."""
+
+    def head(self, key: str) -> ObjectInfo:
+        """Return size and age.
+
+        Raises:
+            KeyNotFoundError: there is no such object.
+        """
+
+    def list_level(self, prefix: str) -> Level:
+        """Return what lies directly below the directory `prefix` ("" is the root), in one listing."""
+
+    def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield every object below the directory `prefix`, as a stream, in no promised order."""
+
+    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` that exist, in as few requests as the store allows.
+
+        A path that ends in a slash exists when something lies below it.
+        """
+
+
+def check_key(key: str) -> str:
+    """Return `key` if it stays below the root.
+
+    Raises:
+        InvalidInputError: it is absolute, empty, or has an empty, '.' or '..' part.
+    """
+    if not key or any(part in {"", ".", ".."} for part in key.split("/")):
+        raise InvalidInputError(f"storage key {key!r} does not name an object below the root")
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return the directory `prefix` without a trailing slash, checked as a key; "" is the root."""
+    trimmed = prefix.rstrip("/")
+    return check_key(trimmed) if trimmed else ""

@@ -1,0 +1,54 @@
+"""Was that lost response my own write? Conditional writes that settle it by reading back.
+
+A conditional write whose answer got lost may have happened, and a retry below us then reports a
+conflict with itself. Bodies carry a nonce, so equal bytes under the key mean: it was us.
+"""
+
+from __future__ import annotations
+
+from relance.errors import (
+    ConcurrentModificationError,
+    KeyChangedError,
+    KeyExistsError,
+    KeyNotFoundError,
+    OutcomeUnknownError,
+)
+from relance.storage.protocol import ObjectStorage, Version
+
+
+def create_once(storage: ObjectStorage, key: str, body: bytes) -> Version:
+    """Create `key` with `body`, which must be unlike any other body; a lost answer is looked up.
+
+    Raises:
+        KeyExistsError: somebody else's object is there.
+        OutcomeUnknownError: neither the answer nor the look-up came through, or the write did not land.
+    """
+    try:
+        return storage.create(key, body)
+    except (KeyExistsError, OutcomeUnknownError) as doubt:
+        return _own_version(storage, key, body, doubt)
+
+
+def replace_once(storage: ObjectStorage, key: str, body: bytes, *, expected: Version) -> Version:
+    """Replace `key` with `body`, which must be unlike any other body; a lost answer is looked up.
+
+    Raises:
+        KeyChangedError: somebody else changed or removed the object.
+        OutcomeUnknownError: neither the answer nor the look-up came through, or the write did not land.
+    """
+    try:
+        return storage.replace(key, body, expected=expected)
+    except (KeyChangedError, OutcomeUnknownError) as doubt:
+        return _own_version(storage, key, body, doubt)
+
+
+def _own_version(
+    storage: ObjectStorage, key: str, body: bytes, doubt: ConcurrentModificationError | OutcomeUnknownError
+) -> Version:
+    try:
+        found = storage.read(key)
+    except KeyNotFoundError:
+        raise doubt from None
+    if found.body == body:
+        return found.version
+    raise doubt

@@ -1,0 +1,1 @@
+"""For tests of code that uses Relance: the storage contract, faults on purpose, a clock moved by hand."""

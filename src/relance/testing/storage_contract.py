@@ -1,0 +1,179 @@
+"""What every storage backend must do. A backend's test class inherits it and supplies the fixture:
+
+class TestMyStorage(StorageContract):
+    @pytest.fixture
+    def storage(self) -> ObjectStorage: ...
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from relance.errors import InvalidInputError, KeyChangedError, KeyExistsError, KeyNotFoundError
+from relance.storage.probe import probe
+from relance.storage.protocol import ObjectStorage, Version
+
+
+class StorageContract:
+    """Behaviour shared by all backends; `storage` must be empty and is not shared between tests."""
+
+    def test_created_object_reads_back_the_same(self, storage: ObjectStorage) -> None:
+        version = storage.create("a.txt", b"one")
+        assert storage.read("a.txt").body == b"one"
+        assert storage.read("a.txt").version == version
+
+    def test_empty_body_is_an_object(self, storage: ObjectStorage) -> None:
+        storage.create("empty", b"")
+        assert storage.read("empty").body == b""
+        assert storage.head("empty").size == 0
+
+    def test_create_on_a_taken_key_raises_and_changes_nothing(self, storage: ObjectStorage) -> None:
+        storage.create("a", b"one")
+        with pytest.raises(KeyExistsError):
+            storage.create("a", b"two")
+        assert storage.read("a").body == b"one"
+
+    def test_read_and_head_of_a_missing_key_raise(self, storage: ObjectStorage) -> None:
+        with pytest.raises(KeyNotFoundError):
+            storage.read("nothing")
+        with pytest.raises(KeyNotFoundError):
+            storage.head("no/thing")
+
+    def test_replace_with_the_expected_version_writes(self, storage: ObjectStorage) -> None:
+        first = storage.create("a", b"one")
+        second = storage.replace("a", b"two", expected=first)
+        assert storage.read("a").body == b"two"
+        assert storage.read("a").version == second
+        assert second != first
+
+    def test_replace_with_an_old_version_raises_and_changes_nothing(self, storage: ObjectStorage) -> None:
+        first = storage.create("a", b"one")
+        storage.replace("a", b"two", expected=first)
+        with pytest.raises(KeyChangedError):
+            storage.replace("a", b"three", expected=first)
+        assert storage.read("a").body == b"two"
+
+    def test_replace_of_a_deleted_key_raises_and_does_not_bring_it_back(self, storage: ObjectStorage) -> None:
+        first = storage.create("a", b"one")
+        storage.delete("a")
+        with pytest.raises(KeyChangedError):
+            storage.replace("a", b"two", expected=first)
+        assert storage.which_exist(["a"]) == frozenset()
+
+    def test_delete_is_repeatable(self, storage: ObjectStorage) -> None:
+        storage.create("d/a", b"one")
+        storage.delete("d/a")
+        storage.delete("d/a")
+        storage.delete("never/was")
+        assert storage.list_level("").directories == ()
+
+    def test_delete_many_removes_all_and_forgives_missing_keys(self, storage: ObjectStorage) -> None:
+        keys = [f"d/{index:04d}" for index in range(25)]
+        for key in keys:
+            storage.create(key, b"x")
+        storage.create("other", b"x")
+        storage.delete_many(["d/missing", *keys])
+        assert [info.key for info in storage.list_recursive("")] == ["other"]
+        storage.delete_many([])
+
+    def test_head_tells_size_and_age(self, storage: ObjectStorage) -> None:
+        storage.create("a", b"12345")
+        info = storage.head("a")
+        assert (info.key, info.size) == ("a", 5)
+        assert info.modified is not None
+        assert abs(datetime.now(UTC) - info.modified) < timedelta(minutes=5)
+
+    def test_list_level_shows_files_with_sizes_and_directories_once(self, storage: ObjectStorage) -> None:
+        storage.create("t.lance/data/1", b"x")
+        storage.create("t.lance/data/2", b"x")
+        storage.create("t.deleted", b"12345")
+        level = storage.list_level("")
+        assert level.directories == ("t.lance",)
+        assert [(info.key, info.size) for info in level.files] == [("t.deleted", 5)]
+        assert storage.list_level("t.lance").directories == ("data",)
+        assert [info.key for info in storage.list_level("t.lance/data/").files] == [
+            "t.lance/data/1",
+            "t.lance/data/2",
+        ]
+
+    def test_listing_nothing_is_empty(self, storage: ObjectStorage) -> None:
+        assert storage.list_level("").directories == ()
+        assert storage.list_level("no/such").files == ()
+        assert list(storage.list_recursive("no")) == []
+
+    def test_a_prefix_is_a_directory_and_not_a_start_of_a_name(self, storage: ObjectStorage) -> None:
+        storage.create("ab/x", b"x")
+        storage.create("abc/x", b"x")
+        assert [info.key for info in storage.list_recursive("ab")] == ["ab/x"]
+        assert [info.key for info in storage.list_level("ab").files] == ["ab/x"]
+
+    def test_list_recursive_yields_everything_below(self, storage: ObjectStorage) -> None:
+        keys = {"t/a", "t/b/c", "t/b/d/e", "u"}
+        for key in keys:
+            storage.create(key, b"xy")
+        assert {info.key for info in storage.list_recursive("")} == keys
+        assert {info.key for info in storage.list_recursive("t")} == keys - {"u"}
+
+    def test_which_exist_answers_for_files_and_directories(self, storage: ObjectStorage) -> None:
+        for key in ("a/_versions/1", "a/.reserved", "b/.reserved", "b.c/x", "z"):
+            storage.create(key, b"x")
+        asked = ["a/_versions/", "b/_versions/", "a/.reserved", "b/.reserved", "c/", "z", "z/", "b", "b/"]
+        assert storage.which_exist(asked) == {"a/_versions/", "a/.reserved", "b/.reserved", "z", "b/"}
+        assert storage.which_exist([]) == frozenset()
+
+    @pytest.mark.parametrize("name", ["tablé", "a b", "it's", "日本", "a+b", "a:b", "a&b=c", "x.lance"])
+    def test_names_with_special_characters_are_kept(self, storage: ObjectStorage, name: str) -> None:
+        storage.create(f"{name}/f", b"x")
+        storage.create(f"{name}.deleted", b"x")
+        assert storage.list_level("").directories == (name,)
+        assert [info.key for info in storage.list_level("").files] == [f"{name}.deleted"]
+        assert storage.which_exist([f"{name}/f", f"{name}/"]) == {f"{name}/f", f"{name}/"}
+        storage.delete_many([f"{name}/f", f"{name}.deleted"])
+        assert list(storage.list_recursive("")) == []
+
+    @pytest.mark.parametrize("key", ["", "/a", "../a", "a/../b", "a//b", "a/", "./a"])
+    def test_keys_that_leave_the_root_are_refused(self, storage: ObjectStorage, key: str) -> None:
+        with pytest.raises(InvalidInputError):
+            storage.create(key, b"x")
+        with pytest.raises(InvalidInputError):
+            storage.read(key)
+        with pytest.raises(InvalidInputError):
+            storage.delete(key)
+
+    def test_of_racing_creators_exactly_one_wins(self, storage: ObjectStorage) -> None:
+        def attempt(index: int) -> bool:
+            try:
+                storage.create("race", f"writer {index}".encode())
+            except KeyExistsError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            outcomes = list(pool.map(attempt, range(16)))
+        assert outcomes.count(True) == 1
+        assert storage.read("race").body == f"writer {outcomes.index(True)}".encode()
+
+    def test_of_racing_replacers_exactly_one_wins_each_round(self, storage: ObjectStorage) -> None:
+        version = storage.create("race", b"start")
+
+        def attempt(index: int, expected: Version) -> Version | None:
+            try:
+                return storage.replace("race", f"{expected} {index}".encode(), expected=expected)
+            except KeyChangedError:
+                return None
+
+        with ThreadPoolExecutor(8) as pool:
+            for _ in range(5):
+                outcomes = list(pool.map(attempt, range(8), [version] * 8))
+                winners = [outcome for outcome in outcomes if outcome is not None]
+                assert len(winners) == 1
+                version = winners[0]
+
+    def test_the_probe_sees_both_conditions_honoured_and_leaves_nothing(self, storage: ObjectStorage) -> None:
+        seen = probe(storage)
+        assert seen.create_only
+        assert seen.replace
+        assert list(storage.list_recursive("")) == []

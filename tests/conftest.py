@@ -1,0 +1,47 @@
+"""Fixtures that give the tests real object-store servers and fresh buckets on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.servers import AzureServer, S3Server, ServerUnavailable, start_azurite, start_minio, start_moto
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[S3Server]:
+    """Run one moto server for the session."""
+    with start_moto() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def minio_server() -> Iterator[S3Server]:
+    """Run one MinIO server for the session, or skip when MinIO is not installed."""
+    try:
+        with start_minio() as server:
+            yield server
+    except ServerUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def azurite_server() -> Iterator[AzureServer]:
+    """Run one Azurite server for the session, or skip when Azurite is not installed."""
+    try:
+        with start_azurite() as server:
+            yield server
+    except ServerUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def moto_bucket(moto_server: S3Server) -> str:
+    """Return the name of a fresh, empty bucket on the moto server."""
+    return moto_server.make_bucket("relance")
+
+
+@pytest.fixture
+def minio_bucket(minio_server: S3Server) -> str:
+    """Return the name of a fresh, empty bucket on the MinIO server."""
+    return minio_server.make_bucket("relance")
