@@ -290,7 +290,6 @@ class _ProxyHandler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    wbufsize = -1
     server: _ProxyServer
 
     def forward(self) -> None:
@@ -318,14 +317,21 @@ class _ProxyHandler(BaseHTTPRequestHandler):
     def _read_body(self) -> bytes:
         """Read the whole request body, whether it has a length or comes in chunks."""
         if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
-            return self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            return self._read_exactly(int(self.headers.get("Content-Length", "0")))
         chunks: list[bytes] = []
         while size := int(self.rfile.readline().split(b";")[0], 16):
-            chunks.append(self.rfile.read(size))
+            chunks.append(self._read_exactly(size))
             self.rfile.readline()
         while self.rfile.readline().strip():
             pass  # trailers end with an empty line
         return b"".join(chunks)
+
+    def _read_exactly(self, size: int) -> bytes:
+        """Read a number of bytes, so that half a body of a client that hangs up is never forwarded."""
+        data = self.rfile.read(size)
+        if len(data) < size:
+            raise ConnectionAbortedError(f"the client sent {len(data)} of {size} bytes")
+        return data
 
     def _send_upstream(self, connection: http.client.HTTPConnection, body: bytes) -> None:
         """Send the request on with the client's own headers and the body's real length."""

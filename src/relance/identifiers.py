@@ -5,6 +5,7 @@ Where a table lies on storage is in locations.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ MAX_NAME_BYTES = 220
 
 RESERVED_NAMES = frozenset({"__manifest", "__dropped"})
 """Names the catalog format itself uses."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")
+"""Most names are plain; they need no look at each character."""
 
 # Each of these is cut off, decoded or refused by one of: object-store URIs (% # ?), the id and path
 # separators ($ / \), other clients' path encoding (* " < > |). A name must work everywhere or nowhere.
@@ -89,6 +93,8 @@ def _check_parts(parts: Sequence[str], *, what: str) -> tuple[str, ...]:
 
 def why_unusable(name: str) -> str | None:
     """Return the reason why `name` cannot name a table or namespace, or None when it can."""
+    if _PLAIN.fullmatch(name) and name not in RESERVED_NAMES:
+        return None
     if not name:
         return "it is empty"
     if name in {".", ".."}:

@@ -1,0 +1,1 @@
+"""One function per operation of the namespace spec: (context, request) -> response."""

@@ -16,7 +16,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeVar
 
 from relance.errors import (
@@ -53,10 +52,14 @@ class LocalDiskStorage:
     def name(self) -> str:
         return self._directory
 
+    @property
+    def cheap_lookups(self) -> bool:
+        return True
+
     def read(self, key: str) -> Stored:
         with self._translated(key):
             try:
-                body = self._path(key).read_bytes()
+                body = _read_file(self._path(key))
             except (*_GONE, IsADirectoryError):
                 raise KeyNotFoundError(f"{key!r} is not in {self.name}") from None
         return Stored(body, _version(body))
@@ -71,13 +74,13 @@ class LocalDiskStorage:
         with self._translated(key), self._written(body) as temporary, self._locked(key):
             try:
                 path = self._path(key)
-                current = path.read_bytes()
+                current = _read_file(path)
             except _GONE:
                 raise KeyChangedError(f"{key!r} is gone from {self.name}") from None
             if _version(current) != expected:
                 raise KeyChangedError(f"{key!r} in {self.name} is not what it was")
-            temporary.replace(path)
-            _sync_directory(path.parent)
+            os.replace(temporary, path)
+            _sync_directory(os.path.dirname(path))
         return _version(body)
 
     def delete(self, key: str) -> None:
@@ -93,7 +96,7 @@ class LocalDiskStorage:
     def head(self, key: str) -> ObjectInfo:
         with self._translated(key):
             try:
-                found = self._path(key).lstat()
+                found = os.lstat(self._path(key))
             except _GONE:
                 raise KeyNotFoundError(f"{key!r} is not in {self.name}") from None
         return _info(key, found)
@@ -134,19 +137,20 @@ class LocalDiskStorage:
     def _exists(self, path: str) -> bool:
         with self._translated(path), suppress(*_GONE):
             if not path.endswith("/"):
-                return stat.S_ISREG(self._path(path).lstat().st_mode)
+                return stat.S_ISREG(os.lstat(self._path(path)).st_mode)
             with os.scandir(self._folder(path)) as entries:
                 return any(True for _ in entries)
         return False
 
-    def _path(self, key: str) -> Path:
-        return Path(self._folder(check_key(key).rpartition("/")[0]), key.rpartition("/")[2])
+    def _path(self, key: str) -> str:
+        folder, _, file = check_key(key).rpartition("/")
+        return f"{self._folder(folder)}/{file}"
 
     def _folder(self, prefix: str) -> str:
         """Return the folder's path; one behind a symbolic link lies outside the root and is not there."""
         folder = self._directory
         for part in prefix.rstrip("/").split("/") if prefix else ():
-            folder = os.path.join(folder, part)
+            folder = f"{folder}/{part}"
             if os.path.islink(folder):
                 raise FileNotFoundError(errno.ENOENT, "symbolic links are not followed", folder)
         return folder
@@ -154,38 +158,39 @@ class LocalDiskStorage:
     def _unlink(self, key: str) -> None:
         try:
             path = self._path(key)
-            path.unlink()
+            os.unlink(path)
         except (*_GONE, IsADirectoryError):
             return
         # An object store has no empty folders: take away those this file kept alive.
-        for folder in list(path.parents)[: key.count("/")]:
+        for _ in range(key.count("/")):
+            path = os.path.dirname(path)
             try:
-                folder.rmdir()
+                os.rmdir(path)
             except OSError:
                 break
 
-    def _link(self, temporary: Path, path: Path) -> None:
+    def _link(self, temporary: str, path: str) -> None:
         try:
             os.link(temporary, path)
         except FileExistsError:
-            raise KeyExistsError(f"{path.name!r} exists in {self.name}") from None
+            raise KeyExistsError(f"{os.path.basename(path)!r} exists in {self.name}") from None
         except OSError as refused:
             if refused.errno not in _LINKS_REFUSED:
                 raise
             self._rename_if_free(temporary, path)
-        _sync_directory(path.parent)
+        _sync_directory(os.path.dirname(path))
 
-    def _rename_if_free(self, temporary: Path, path: Path) -> None:
+    def _rename_if_free(self, temporary: str, path: str) -> None:
         """Create where hard links are refused: look and rename while holding the key's lock."""
-        with self._locked(str(path.relative_to(self._directory))):
+        with self._locked(os.path.relpath(path, self._directory)):
             if os.path.lexists(path):
-                raise KeyExistsError(f"{path.name!r} exists in {self.name}")
-            temporary.rename(path)
+                raise KeyExistsError(f"{os.path.basename(path)!r} exists in {self.name}")
+            os.rename(temporary, path)
 
     @contextmanager
-    def _written(self, body: bytes) -> Iterator[Path]:
+    def _written(self, body: bytes) -> Iterator[str]:
         """Yield a synced temporary file with `body`, and remove it if it was not moved away."""
-        temporary = Path(self._directory, _OWN_DIRECTORY, "tmp", uuid.uuid4().hex)
+        temporary = f"{self._directory}/{_OWN_DIRECTORY}/tmp/{uuid.uuid4().hex}"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
         descriptor = _with_parent(temporary, lambda: os.open(temporary, flags, 0o644))
         try:
@@ -195,11 +200,12 @@ class LocalDiskStorage:
                 os.fsync(file.fileno())
             yield temporary
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
-        lock = Path(self._directory, _OWN_DIRECTORY, "locks", f"{zlib.crc32(key.encode()) % _LOCKS:02d}")
+        lock = f"{self._directory}/{_OWN_DIRECTORY}/locks/{zlib.crc32(key.encode()) % _LOCKS:02d}"
         # A descriptor of its own per call: flock then also holds between threads of one process.
         descriptor = _with_parent(lock, lambda: os.open(lock, os.O_CREAT | os.O_RDWR, 0o644))
         try:
@@ -222,14 +228,19 @@ class LocalDiskStorage:
             raise InternalError(f"{key!r} in {self.name}: {cause.strerror or cause}") from cause
 
 
-def _with_parent(path: Path, act: Callable[[], _T]) -> _T:
+def _with_parent(path: str, act: Callable[[], _T]) -> _T:
     """Do `act`, making the parent folder when it is missing: another process may take it away again."""
     for _ in range(100):
         try:
             return act()
         except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
     return act()
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _holds_something(entry: os.DirEntry[str]) -> bool:
@@ -257,7 +268,7 @@ def _info(key: str, found: os.stat_result) -> ObjectInfo:
     )
 
 
-def _sync_directory(folder: Path) -> None:
+def _sync_directory(folder: str) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

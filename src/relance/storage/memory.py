@@ -35,6 +35,10 @@ class MemoryStorage:
     def name(self) -> str:
         return self._name
 
+    @property
+    def cheap_lookups(self) -> bool:
+        return False  # it stands in for object stores, where each look is a request
+
     def read(self, key: str) -> Stored:
         found = self._get(key)
         return Stored(found.body, found.version)

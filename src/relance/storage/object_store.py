@@ -21,6 +21,7 @@ from obstore.exceptions import (
 
 from relance import errors
 from relance.config import StorageOptions
+from relance.storage.failures import error_for_text, first_line
 from relance.storage.protocol import Level, ObjectInfo, Stored, Version, check_key, check_prefix
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ _DELETE_BATCH = 1000
 """Keys per delete request."""
 
 _PARALLEL = 8
-
-_UNREACHABLE = ("error sending request", "timed out", "timeout", "connection", "dns error", "no route")
-_SERVER_FAILED = ("500 internal server error", "502 bad gateway", "503 ", "504 ", "max_retries", "after ")
 
 
 class ObjectStoreStorage:
@@ -52,6 +50,10 @@ class ObjectStoreStorage:
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def cheap_lookups(self) -> bool:
+        return False
 
     def read(self, key: str) -> Stored:
         with self._translated(key):
@@ -164,30 +166,27 @@ class ObjectStoreStorage:
 
 
 def _error_for(cause: BaseError | OSError, where: str, *, writing: bool) -> errors.RelanceError:
-    by_class: dict[type[Exception], type[errors.RelanceError]] = {
+    known = _by_class(cause, where) or error_for_text(str(cause), where=where)
+    if isinstance(known, errors.ServiceUnavailableError) and writing:
+        return errors.OutcomeUnknownError(known.detail)
+    return known or errors.InternalError(f"{where}: {first_line(str(cause))}")
+
+
+def _by_class(cause: BaseError | OSError, where: str) -> errors.RelanceError | None:
+    classes: dict[type[Exception], type[errors.RelanceError]] = {
         AlreadyExistsError: errors.KeyExistsError,
         PreconditionError: errors.KeyChangedError,
-        FileNotFoundError: errors.KeyNotFoundError,
         PermissionDeniedError: errors.PermissionDeniedError,
-        PermissionError: errors.PermissionDeniedError,
         UnauthenticatedError: errors.UnauthenticatedError,
         NotSupportedError: errors.UnsupportedOperationError,
     }
-    text = _first_line(cause)
-    for known, error in by_class.items():
+    if isinstance(cause, FileNotFoundError):
+        # A missing bucket answers like a missing key; only its text tells.
+        return error_for_text(str(cause), where=where) or errors.KeyNotFoundError(f"{where} is not there")
+    for known, error in classes.items():
         if isinstance(cause, known):
-            return error(f"{where}: {text}")
-    lowered = str(cause).lower()
-    if "slowdown" in lowered or "429 too many requests" in lowered:
-        return errors.ThrottlingError(f"{where}: {text}")
-    if any(word in lowered for word in _UNREACHABLE + _SERVER_FAILED):
-        unavailable = errors.OutcomeUnknownError if writing else errors.ServiceUnavailableError
-        return unavailable(f"{where}: {text}")
-    return errors.InternalError(f"{where}: {text}")
-
-
-def _first_line(cause: Exception) -> str:
-    return next(iter(str(cause).strip().splitlines()), type(cause).__name__)
+            return error(f"{where}: {first_line(str(cause))}")
+    return None
 
 
 def _version(e_tag: str | None, generation: str | None) -> Version:

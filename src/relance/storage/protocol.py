@@ -54,6 +54,10 @@ class ObjectStorage(Protocol):
     def name(self) -> str:
         """The root as users write it, for messages and as the identity of the store."""
 
+    @property
+    def cheap_lookups(self) -> bool:
+        """Whether `which_exist` costs next to nothing, so that a listing may look inside every table."""
+
     def read(self, key: str) -> Stored:
         """Return the object.
 

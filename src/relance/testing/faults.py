@@ -46,6 +46,10 @@ class FaultyStorage:
     def name(self) -> str:
         return self.inner.name
 
+    @property
+    def cheap_lookups(self) -> bool:
+        return self.inner.cheap_lookups
+
     def read(self, key: str) -> Stored:
         self._reading("read", key)
         return self.inner.read(key)

@@ -1,0 +1,46 @@
+"""What every operation is given: the root it works on and how to reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relance.clock import Clock
+from relance.config import Settings, StorageOptions
+from relance.locations import Root, table_directory
+from relance.storage.connect import Connection
+from relance.storage.options import split_options
+from relance.storage.protocol import ObjectStorage
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One opened catalog. Holds no state of its own, so threads may share it."""
+
+    settings: Settings
+    root: Root
+    connection: Connection
+    clock: Clock
+
+    @property
+    def storage(self) -> ObjectStorage:
+        return self.connection.storage
+
+    def location(self, name: str) -> str:
+        """Return the URI of a V1 table, as given to clients."""
+        return self.connection.lance_uri(table_directory(name))
+
+    def lance_options(self, overrides: Mapping[str, str] | None = None) -> StorageOptions:
+        """Return the storage options for pylance, with a request's own on top.
+
+        Raises:
+            InvalidInputError: an override is unknown for this kind of store.
+        """
+        extra = split_options(self.root.scheme, overrides or {}).lance
+        return StorageOptions({**self.connection.lance_options, **extra})
+
+    def vended_options(self, *, asked: bool | None = None) -> StorageOptions | None:
+        """Return the options a client needs to open a table, unless it or the settings decline them."""
+        if asked is False or not (asked or self.settings.vend_storage_options):
+            return None
+        return self.connection.lance_options or None
