@@ -183,7 +183,7 @@ def _canonical(scheme: Scheme, key: str) -> str:
             name = name[len(prefix) :]
             break
     name = _ALIASES.get(scheme, {}).get(name, name)
-    known = _known(scheme)
+    known = known_keys(scheme)
     if name in known:
         return name
     if not known:
@@ -193,7 +193,8 @@ def _canonical(scheme: Scheme, key: str) -> str:
     raise InvalidInputError(f"unknown storage option {key!r} for {scheme}: {hint}")
 
 
-def _known(scheme: Scheme) -> frozenset[str]:
+def known_keys(scheme: Scheme) -> frozenset[str]:
+    """Return the option keys that roots on this kind of store take."""
     if scheme not in _STORE_KEYS:
         return frozenset()
     return _STORE_KEYS[scheme] | _CLIENT_KEYS | _RETRY_KEYS | _LANCE_ONLY_KEYS

@@ -1,0 +1,108 @@
+"""Who may import whom, who owns which heavy library, which modules are pure, and how long they may be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "relance"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+ORDER = [
+    "errors",
+    "clock",
+    "identifiers",
+    "locations",
+    "config",
+    "storage",
+    "lifecycle",
+    "listing",
+    "manifest",
+    "version_store",
+    "resolution",
+    "operations",
+    "namespace",
+    "maintenance",
+    "policy",
+    "spark",
+    "console",
+    "server",
+    "cli",
+    "testing",
+]
+
+OWNERS = {
+    "obstore": {"storage"},
+    "pyspark": {"spark"},
+    "starlette": {"server", "console"},
+    "uvicorn": {"server"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "pytest": {"testing"},
+    "hypothesis": {"testing"},
+}
+
+PURE = {
+    "identifiers",
+    "locations",
+    "config",
+    "storage.options",
+    "storage.failures",
+    "lifecycle.states",
+    "lifecycle.marker",
+    "listing.root_view",
+    "operations.paging",
+    "operations.arrow_json",
+}
+IMPURE = {
+    "lance",
+    "obstore",
+    "time",
+    "subprocess",
+    "threading",
+    "relance.storage.connect",
+    "relance.clock.SystemClock",
+}
+
+
+def _imports(module: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _name(module: Path) -> str:
+    parts = module.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=_name)
+def test_a_unit_imports_only_units_before_it(module: Path) -> None:
+    unit = _name(module).partition(".")[0]
+    if not unit:
+        return  # the package itself gathers the public names
+    assert unit in ORDER, f"{unit} is missing from the order"
+    for imported in _imports(module):
+        top, _, rest = imported.partition(".")
+        if top == "relance" and rest.partition(".")[0] in ORDER:
+            assert ORDER.index(rest.partition(".")[0]) <= ORDER.index(unit), f"{unit} imports {imported}"
+        assert unit in OWNERS.get(top, {unit}), f"{top} belongs to {OWNERS.get(top)}, not to {unit}"
+
+
+@pytest.mark.parametrize("name", sorted(PURE))
+def test_a_pure_module_touches_neither_store_nor_clock_nor_lance(name: str) -> None:
+    module = PACKAGE.joinpath(*name.split(".")).with_suffix(".py")
+    for imported in _imports(module):
+        hit = [each for each in IMPURE if imported == each or imported.startswith(f"{each}.")]
+        assert not hit, f"{name} is pure but imports {imported}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=_name)
+def test_a_module_stays_under_400_lines(module: Path) -> None:
+    assert len(module.read_text().splitlines()) <= 400

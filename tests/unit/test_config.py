@@ -1,0 +1,71 @@
+"""Properties and storage options."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from relance.config import StorageOptions, parse_properties
+from relance.errors import InvalidInputError, UnsupportedOperationError
+from relance.locations import Scheme
+from relance.storage.options import split_options
+
+
+def test_an_unknown_property_is_refused_with_the_nearest_known_one() -> None:
+    with pytest.raises(InvalidInputError, match="did you mean 'manifest_enabled'"):
+        parse_properties({"root": "/x", "manifest_enable": "false"})
+
+
+def test_a_missing_root_and_a_bad_flag_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="'root' is missing"):
+        parse_properties({})
+    with pytest.raises(InvalidInputError, match="must be true or false"):
+        parse_properties({"root": "/x", "manifest_enabled": "maybe"})
+
+
+def test_what_is_not_available_says_so() -> None:
+    for name, value in (("manifest_enabled", "true"), ("credential_vendor.enabled", "true")):
+        with pytest.raises(UnsupportedOperationError):
+            parse_properties({"root": "/x", name: value})
+
+
+@pytest.mark.parametrize("text", ["true", "True", "1", "yes", "ON"])
+def test_flags_are_read_in_any_usual_form(text: str) -> None:
+    assert parse_properties({"root": "/x", "table_version_tracking_enabled": text}).table_version_tracking
+
+
+def test_storage_options_never_show_their_values() -> None:
+    options = StorageOptions({"secret_access_key": "hunter2", "region": "eu"})
+    assert "hunter2" not in repr(options) + str(options) + f"{options}"
+    assert options.redact("failed with hunter2 in eu") == "failed with *** in eu"
+    assert dict(options)["secret_access_key"] == "hunter2"
+
+
+def test_options_are_split_by_who_takes_them() -> None:
+    split = split_options(
+        Scheme.S3,
+        {
+            "aws_access_key_id": "k",
+            "AWS_ENDPOINT_URL": "http://e",
+            "allow_http": "true",
+            "client_max_retries": "3",
+            "client_retry_timeout": "9",
+        },
+    )
+    assert split.store == {"access_key_id": "k", "endpoint": "http://e"}
+    assert split.client == {"allow_http": "true"}
+    assert split.retry == {"max_retries": 3, "retry_timeout": timedelta(seconds=9)}
+    assert split.lance["access_key_id"] == "k"
+
+
+@pytest.mark.parametrize("scheme", list(Scheme))
+def test_an_unknown_option_is_named_in_the_error(scheme: Scheme) -> None:
+    with pytest.raises(InvalidInputError, match="'nonsense_key'") as caught:
+        split_options(scheme, {"nonsense_key": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_option_given_twice_under_two_names_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="twice"):
+        split_options(Scheme.S3, {"region": "a", "aws_region": "b"})
