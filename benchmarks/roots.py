@@ -1,0 +1,89 @@
+"""Roots to measure on: many small tables on local disk and in a bucket, opened by either implementation."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from lance_namespace import LanceNamespace, ListTablesRequest, connect
+from tests.servers import S3Server
+
+MANIFEST = "_versions/18446744073709551614.manifest"
+"""Version 1 as Lance names it; a listing never opens it."""
+
+DATA_FILE = "data/part-0.lance"
+
+V1 = {"manifest_enabled": "false", "dir_listing_enabled": "true"}
+"""The directory catalog, which native calls by these properties."""
+
+_PARALLEL_PUTS = 8
+
+
+def open_ours(root: str, options: Mapping[str, str] | None = None) -> LanceNamespace:
+    """Open a root with Relance."""
+    return _open("relance.DirectoryNamespace", root, options or {})
+
+
+def open_native(root: str, options: Mapping[str, str] | None = None) -> LanceNamespace:
+    """Open a root with the native namespace."""
+    return _open("lance.namespace.DirectoryNamespace", root, options or {})
+
+
+def _open(implementation: str, root: str, options: Mapping[str, str]) -> LanceNamespace:
+    storage = {f"storage.{key}": value for key, value in options.items()}
+    return connect(implementation, {"root": root, **V1, **storage})
+
+
+def list_names(namespace: LanceNamespace, *, include_declared: bool = True) -> list[str]:
+    """Return the names of all tables at the root."""
+    response = namespace.list_tables(ListTablesRequest(id=[], include_declared=include_declared))
+    return list(response.tables)
+
+
+def check_listing(namespace: LanceNamespace, tables: int) -> None:
+    """Check that a namespace lists what the root was filled with.
+
+    Raises:
+        RuntimeError: it lists something else, so that its time would mean nothing.
+    """
+    if sorted(list_names(namespace)) != [table_name(number) for number in range(tables)]:
+        raise RuntimeError(f"{namespace.namespace_id()} does not list the {tables} tables of its root")
+
+
+def table_name(number: int) -> str:
+    """Return the name of one of the tables; their order is that of their numbers."""
+    return f"table_{number:06d}"
+
+
+@contextmanager
+def temporary_root() -> Iterator[str]:
+    """Make an empty folder for the duration of the block."""
+    with tempfile.TemporaryDirectory(prefix="relance-bench-") as folder:
+        yield folder
+
+
+def fill_folder(root: str, tables: int, *, files: tuple[str, ...] = (MANIFEST, DATA_FILE)) -> None:
+    """Make tables out of empty files, each in a folder of its own."""
+    for number in range(tables):
+        directory = f"{root}/{table_name(number)}.lance"
+        os.mkdir(directory)
+        for file in files:
+            os.mkdir(f"{directory}/{os.path.dirname(file)}")
+            os.close(os.open(f"{directory}/{file}", os.O_CREAT | os.O_WRONLY))
+
+
+def fill_bucket(server: S3Server, bucket: str, prefix: str, tables: int) -> None:
+    """Make tables out of tiny objects below a prefix."""
+    client: Any = server.client()
+
+    def put_table(number: int) -> None:
+        for file in (MANIFEST, DATA_FILE):
+            key = f"{prefix}/{table_name(number)}.lance/{file}"
+            client.put_object(Bucket=bucket, Key=key, Body=b"x")
+
+    with ThreadPoolExecutor(_PARALLEL_PUTS) as pool:
+        list(pool.map(put_table, range(tables)))
