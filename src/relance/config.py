@@ -48,6 +48,10 @@ class StorageOptions(dict[str, str]):
         for key, value in self.items():
             if value and any(word in key.lower() for word in ("key", "secret", "token", "password", "sas")):
                 yield value
+            if "://" in value and "@" in value:
+                yield value.partition("://")[2].rpartition("@")[
+                    0
+                ]  # user and password of an endpoint or proxy
 
     def redact(self, text: str) -> str:
         """Return `text` with every secret value blotted out."""

@@ -73,6 +73,8 @@ class DirectoryNamespace(LanceNamespace):
         self._clock = clock
         settings = parse_properties(self._properties)
         root = parse_root(settings.root)
+        # Absolute, so that a pickled catalog names the same root in a process that runs elsewhere.
+        self._properties["root"] = root.uri
         self._context = Context(
             settings, root, connect(root, settings.storage_options), clock or SystemClock()
         )

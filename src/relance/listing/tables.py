@@ -17,9 +17,11 @@ def list_tables(storage: ObjectStorage, *, include_declared: bool) -> list[str]:
     view = view_root(storage.list_level(""))
     names = view.directories - view.hidden
     foreign = frozenset() if view.migrated and not storage.cheap_lookups else names
-    unfinished = names & _perhaps_without_version(view, include_declared=include_declared)
+    unfinished = names & (
+        names if storage.cheap_lookups else _perhaps_without_version(view, include_declared=include_declared)
+    )
     visible = names - _without_table(storage, unfinished, include_declared=include_declared)
-    return sorted(visible - _deregistered_inside(storage, foreign & visible), key=str.encode)
+    return sorted(visible - _with(storage, foreign & visible, DEREGISTERED_FILE), key=str.encode)
 
 
 def _perhaps_without_version(view: RootView, *, include_declared: bool) -> frozenset[str]:
@@ -31,14 +33,10 @@ def _perhaps_without_version(view: RootView, *, include_declared: bool) -> froze
 def _without_table(
     storage: ObjectStorage, names: frozenset[str], *, include_declared: bool
 ) -> frozenset[str]:
-    signs = {name: [table_file(name, f"{VERSIONS_DIRECTORY}/")] for name in names}
-    if include_declared:
-        for name, files in signs.items():
-            files.append(table_file(name, RESERVED_FILE))
-    found = storage.which_exist([file for files in signs.values() for file in files])
-    return frozenset(name for name, files in signs.items() if found.isdisjoint(files))
+    left = names - _with(storage, names, f"{VERSIONS_DIRECTORY}/")
+    return left - _with(storage, left, RESERVED_FILE) if include_declared else left
 
 
-def _deregistered_inside(storage: ObjectStorage, names: frozenset[str]) -> frozenset[str]:
-    files = {table_file(name, DEREGISTERED_FILE): name for name in names}
+def _with(storage: ObjectStorage, names: frozenset[str], file: str) -> frozenset[str]:
+    files = {table_file(name, file): name for name in names}
     return frozenset(files[found] for found in storage.which_exist(list(files)))

@@ -26,7 +26,7 @@ from relance.listing.lookup import look_up
 from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, table_file
 from relance.operations.context import Context
 from relance.operations.datasets import lance_errors, open_dataset
-from relance.operations.declare import already_exists
+from relance.operations.declare import already_exists, refuse_occupied
 from relance.operations.requests import parse_mode, refuse_properties, with_options
 from relance.resolution import root_table_id
 
@@ -72,10 +72,22 @@ def read_stream(data: bytes) -> pa.Table:
         raise InvalidInputError("the body is empty: an Arrow stream is required, at least with a schema")
     try:
         # Lance panics on buffers that are not aligned to their type, which a foreign writer may send.
-        aligned = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
-        return pa.ipc.open_stream(pa.py_buffer(data), options=aligned).read_all()
-    except (pa.ArrowInvalid, OSError, pa.ArrowNotImplementedError) as cause:
+        aligned = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
+        table = pa.ipc.open_stream(pa.py_buffer(data), options=aligned).read_all()
+        # Lance trusts what it is given: wild offsets or indices would end the process or write a table
+        # that nobody can read, and a name that is no text is a panic.
+        table.validate(full=True)
+        _read_names(table.schema)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
         raise InvalidInputError(f"the body is not a whole Arrow stream: {cause}") from cause
+    return table
+
+
+def _read_names(fields: pa.Schema | pa.DataType) -> None:
+    """Decode every field name, at any depth: it raises where one is no text."""
+    for field in fields if isinstance(fields, pa.Schema) else map(fields.field, range(fields.num_fields)):
+        str(field.name)
+        _read_names(field.type)
 
 
 def _create_in_mode(
@@ -110,6 +122,7 @@ def _overwrite(context: Context, table_id: TableId, table: pa.Table, options: St
 def _create_fresh(context: Context, table_id: TableId, table: pa.Table, options: StorageOptions) -> int:
     """Write the data, then commit version 1, which only one creator can."""
     storage, name = context.storage, table_id.name
+    refuse_occupied(context, table_id)
     flag_new_root(storage)
     # Listings see this sign and look twice, so that data without a version is never taken for a table.
     with suppress(KeyExistsError):
@@ -134,10 +147,9 @@ def _after_failed_write(context: Context, name: str) -> None:
     Raises:
         ConcurrentModificationError: another creator's table is there.
     """
-    facts = look_up(context.storage, name)
-    if facts.empty or facts.has_versions:
+    # Without a version the sign stays: another creator may have data there that it still has to cover.
+    if look_up(context.storage, name).has_versions:
         context.storage.delete(name + CREATING_SUFFIX)
-    if facts.has_versions:
         raise _beaten(name)
 
 

@@ -84,6 +84,8 @@ def _checkout(
 ) -> lance.LanceDataset:
     try:
         return dataset.checkout_version(target)
+    except OverflowError as cause:
+        raise TableVersionNotFoundError(what) from cause
     except (OSError, ValueError) as cause:
         if "was not found" in str(cause):
             raise TableVersionNotFoundError(what) from cause

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from contextlib import suppress
 
@@ -62,8 +63,21 @@ def already_exists(table_id: TableId, facts: TableFacts) -> TableAlreadyExistsEr
     return TableAlreadyExistsError(f"table id '{table_id}'")
 
 
+def refuse_occupied(context: Context, table_id: TableId) -> None:
+    """Check that on disk nothing but a real directory has the table's place: Lance would follow a link.
+
+    Raises:
+        TableAlreadyExistsError: a file or a symbolic link is there.
+    """
+    location = context.location(table_id.name)
+    real = os.path.isdir(location) and not os.path.islink(location)
+    if "://" not in location and os.path.lexists(location) and not real:
+        raise TableAlreadyExistsError(f"table id '{table_id}': a file or a symbolic link is at {location}")
+
+
 def _reserve(context: Context, table_id: TableId) -> None:
     storage, name = context.storage, table_id.name
+    refuse_occupied(context, table_id)
     require_create_only(storage, to_do="declaring a table")
     flag_new_root(storage)
     # First the sign that listings see, then the file that decides: after a crash in between there is

@@ -112,6 +112,7 @@ def batch_create_table_versions(
         As create_table_version; versions made before a failure stay.
     """
     checked = [_check(context, entry) for entry in request.entries]
+    _check_sequence(context, checked)
     return BatchCreateTableVersionsResponse(versions=[_put_version(context, each) for each in checked])
 
 
@@ -136,6 +137,37 @@ def batch_delete_table_versions(
         )
     context.storage.delete_many(each.info.key for each in doomed)
     return BatchDeleteTableVersionsResponse(deleted_count=len(doomed))
+
+
+def _check_sequence(context: Context, batch: list[_NewVersion]) -> None:
+    """Check that every entry can follow what is there and the entries before it."""
+    latest: dict[tuple[str, str | None], list[int]] = {}
+    for new in batch:
+        place = (new.table, new.branch)
+        if place not in latest:
+            manifests = list_manifests(context.storage, new.table, new.branch, missing_ok=True)
+            latest[place] = [each.version for each in manifests]
+        known = latest[place]
+        if new.version in known:
+            same = next(
+                m for m in list_manifests(context.storage, new.table, new.branch) if m.version == new.version
+            )
+            if context.storage.read(same.info.key).body != new.body:
+                raise TableVersionAlreadyExistsError(
+                    f"version {new.version} of table id '{new.table}' already exists with different content"
+                )
+        else:
+            _check_next(new, known[-1] if known else 0)
+            known.append(new.version)
+
+
+def _check_next(new: _NewVersion, latest: int) -> None:
+    begins_branch = latest == 0 and new.branch not in {None, "main"}
+    if new.version != latest + 1 and not begins_branch:
+        raise ConcurrentModificationError(
+            f"version {new.version} of table id '{new.table}' cannot follow version {latest}: "
+            f"expected {latest + 1}"
+        )
 
 
 def _parse_range(start: int, end: int) -> range:
@@ -163,11 +195,22 @@ def _staging_key(context: Context, name: str, path: str) -> str:
     """Return the key of a staged manifest, which may be given as a URI or relative to the store."""
     directory = table_directory(name)
     base = _store_path(context, directory) + "/"
-    in_store = path.partition("://")[2].partition("/")[2] if "://" in path else path.lstrip("/")
+    in_store = _in_store(context, path)
     relative = in_store.removeprefix(base)
     if relative == in_store or any(part in {"", ".", ".."} for part in relative.split("/")):
         raise InvalidInputError(f"staging manifest {path!r} is not inside the table at {base!r}")
     return f"{directory}/{relative}"
+
+
+def _in_store(context: Context, path: str) -> str:
+    """Return a path relative to the store; a URI of another store gives ""."""
+    if "://" not in path:
+        return path.lstrip("/")
+    scheme, _, rest = path.partition("://")
+    authority, _, inside = rest.partition("/")
+    root_scheme, separator, root = context.connection.lance_root.partition("://")
+    ours = (root_scheme, root.partition("/")[0]) if separator else ("file", "")
+    return inside if (scheme, authority) == ours else ""
 
 
 def _put_version(context: Context, new: _NewVersion) -> TableVersion:
@@ -175,11 +218,8 @@ def _put_version(context: Context, new: _NewVersion) -> TableVersion:
     manifests = list_manifests(storage, new.table, new.branch, missing_ok=True)
     same = next((each for each in manifests if each.version == new.version), None)
     latest = manifests[-1].version if manifests else 0
-    if same is None and new.version != latest + 1:
-        raise ConcurrentModificationError(
-            f"version {new.version} of table id '{new.table}' cannot follow version {latest}: "
-            f"expected {latest + 1}"
-        )
+    if same is None:
+        _check_next(new, latest)
     target = same.info.key if same is not None else new.target
     if same is None:
         with suppress(KeyExistsError, OutcomeUnknownError):  # whose it is, its content tells

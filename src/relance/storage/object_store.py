@@ -138,7 +138,8 @@ class ObjectStoreStorage:
         with self._translated(path):
             # The offset is exclusive: the path without its last character comes just before it.
             for chunk in self._store.list(None, offset=path[:-1], chunk_size=_PAGE):
-                return [each["path"] for each in chunk]
+                # Folder objects lose their slash, and with it their place in the order.
+                return sorted((each["path"] for each in chunk), key=_key_order)
         return []
 
     def _found_one_by_one(self, paths: Sequence[str]) -> frozenset[str]:

@@ -166,6 +166,10 @@ def split_options(scheme: Scheme, options: Mapping[str, str]) -> SplitOptions:
     plain: dict[str, str] = {}
     for key, value in options.items():
         name = _canonical(scheme, key)
+        if any(ord(character) < 32 or ord(character) == 127 for character in value):
+            raise InvalidInputError(
+                f"storage option {key!r} contains a line break or another control character"
+            )
         if plain.setdefault(name, value) != value:
             raise InvalidInputError(f"storage option {key!r} is given twice, with different values")
     return SplitOptions(

@@ -113,7 +113,7 @@ def check_key(key: str) -> str:
     Raises:
         InvalidInputError: it is absolute, empty, or has an empty, '.' or '..' part.
     """
-    if not key or any(part in {"", ".", ".."} for part in key.split("/")):
+    if not key or "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
         raise InvalidInputError(f"storage key {key!r} does not name an object below the root")
     return key
 
