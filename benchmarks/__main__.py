@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import listing, lookups, memory
+from benchmarks import lifecycle, listing, lookups, memory
 from benchmarks.results import Benchmark, Result
 from benchmarks.table import as_json, as_table
 
-MODULES = (listing, lookups, memory)
+MODULES = (listing, lookups, memory, lifecycle)
 """Every topic; a new one is added here."""
 
 _COMPARED = ("relance", "pylance", "obstore", "lance-namespace")

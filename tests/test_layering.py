@@ -43,6 +43,7 @@ OWNERS = {
     "rich": {"cli"},
     "pytest": {"testing"},
     "hypothesis": {"testing"},
+    "greenlet": {"testing"},
 }
 
 PURE = {
@@ -53,6 +54,9 @@ PURE = {
     "storage.failures",
     "lifecycle.states",
     "lifecycle.marker",
+    "lifecycle.moves",
+    "lifecycle.retention",
+    "lifecycle.status",
     "listing.root_view",
     "operations.paging",
     "operations.arrow_json",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -28,10 +30,10 @@ class SystemClock:
 
 
 def to_millis(moment: datetime) -> int:
-    """Return `moment` as milliseconds since the Unix epoch."""
-    return round(moment.timestamp() * 1000)
+    """Return `moment` as whole milliseconds since the Unix epoch, rounded down."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def from_millis(millis: int) -> datetime:
     """Return the UTC moment that is `millis` milliseconds after the Unix epoch."""
-    return datetime.fromtimestamp(millis / 1000, UTC)
+    return _EPOCH + timedelta(milliseconds=millis)

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from relance.errors import InvalidInputError, UnsupportedOperationError
 
 STORAGE_PREFIX = "storage."
+
+_UNITS = {
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+_DURATION_PART = re.compile(r"([0-9]+)\s*(ms|[wdhms])")
+_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}\s*)+")
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
@@ -19,6 +32,11 @@ SETTINGS: dict[str, str] = {
     "dir_listing_enabled": "Find tables by listing the root directory (V1). Only `true` is available.",
     "table_version_tracking_enabled": "Tell clients to commit versions through the catalog (default false).",
     "vend_input_storage_options": "Give the storage options to clients that open a table (default true).",
+    "drop_ttl": "How long a dropped table can be undropped before a purge may take it (default 7d).",
+    "clock_skew": "By how much the clocks of two clients may differ (default 5m).",
+    "claim_lease": "How long a purge or a revival holds its claim without renewing it (default 10m).",
+    "request_age_bound": "How long the store may carry out a signed request (default 15m; 24h on Garage).",
+    "marker_quarantine": "How long markers that are no longer needed are kept (default 7d).",
 }
 """Every property that is read, with its meaning; `storage.*` comes on top."""
 
@@ -68,6 +86,11 @@ class Settings:
     storage_options: StorageOptions
     table_version_tracking: bool
     vend_storage_options: bool
+    drop_ttl: timedelta
+    clock_skew: timedelta
+    claim_lease: timedelta
+    request_age_bound: timedelta
+    marker_quarantine: timedelta
 
 
 def parse_properties(properties: Mapping[str, str]) -> Settings:
@@ -95,6 +118,11 @@ def parse_properties(properties: Mapping[str, str]) -> Settings:
         storage_options=StorageOptions(options),
         table_version_tracking=_flag(properties, "table_version_tracking_enabled", default=False),
         vend_storage_options=_flag(properties, "vend_input_storage_options", default=True),
+        drop_ttl=_span(properties, "drop_ttl", default=timedelta(days=7)),
+        clock_skew=_span(properties, "clock_skew", default=timedelta(minutes=5)),
+        claim_lease=_span(properties, "claim_lease", default=timedelta(minutes=10)),
+        request_age_bound=_span(properties, "request_age_bound", default=timedelta(minutes=15)),
+        marker_quarantine=_span(properties, "marker_quarantine", default=timedelta(days=7)),
     )
 
 
@@ -113,10 +141,40 @@ def _refuse_unknown(properties: Mapping[str, str]) -> None:
 
 def _flag(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
     value = properties.get(name)
-    if value is None:
-        return default
-    if value.lower() in _TRUE:
+    return default if value is None else parse_flag(value, what=f"property {name!r}")
+
+
+def parse_flag(text: str, *, what: str) -> bool:
+    """Return what a text such as `true`, `1`, `no` means.
+
+    Raises:
+        InvalidInputError: it means neither.
+    """
+    if text.lower() in _TRUE:
         return True
-    if value.lower() in _FALSE:
+    if text.lower() in _FALSE:
         return False
-    raise InvalidInputError(f"property {name!r} must be true or false, got {value!r}")
+    raise InvalidInputError(f"{what} must be true or false, got {text!r}")
+
+
+def _span(properties: Mapping[str, str], name: str, *, default: timedelta) -> timedelta:
+    value = properties.get(name)
+    return default if value is None else parse_duration(value, what=f"property {name!r}")
+
+
+def parse_duration(text: str, *, what: str) -> timedelta:
+    """Return the span that a text such as `7d`, `12h` or `1d 6h` means; a bare number is milliseconds.
+
+    Raises:
+        InvalidInputError: it means none, or more than a timestamp can hold.
+    """
+    plain = text.strip().lower()
+    try:
+        if plain.isascii() and plain.isdecimal():
+            return timedelta(milliseconds=int(plain))
+        if _DURATION.fullmatch(plain):
+            parts = _DURATION_PART.findall(plain)
+            return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
+    except OverflowError:
+        raise InvalidInputError(f"{what} is too long a time: {text!r}") from None
+    raise InvalidInputError(f"{what} is not a duration: {text!r}; write it like 7d, 12h, 30m or 90s")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from lance_namespace import (
@@ -48,11 +49,31 @@ from lance_namespace import (
 
 from relance.clock import Clock, SystemClock
 from relance.config import parse_properties
-from relance.locations import parse_root
-from relance.operations import create, declare, drop, namespaces, registration, tables, versions
-from relance.operations.context import Context
+from relance.lifecycle.status import Exists, NotFound, SoftDeleted, TableStatus
+from relance.operations import (
+    create,
+    declare,
+    drop,
+    migrate_markers,
+    namespaces,
+    purge,
+    registration,
+    scrub,
+    status,
+    sweep,
+    tables,
+    versions,
+)
+from relance.operations.context import open_context
+from relance.operations.migrate_markers import MarkerMigration
+from relance.operations.purge import PurgeOptions, PurgeProgress, PurgeResult
 from relance.operations.requests import as_request
-from relance.storage.connect import connect
+from relance.operations.scrub import Finding
+from relance.resolution import root_table_id
+
+Fields = Mapping[str, Any]
+Id = Sequence[str]
+Progress = Callable[[PurgeProgress], None]
 
 
 class DirectoryNamespace(LanceNamespace):
@@ -71,13 +92,9 @@ class DirectoryNamespace(LanceNamespace):
         """
         self._properties = {name: _as_text(value) for name, value in properties.items()}
         self._clock = clock
-        settings = parse_properties(self._properties)
-        root = parse_root(settings.root)
+        self._context = open_context(parse_properties(self._properties), clock or SystemClock())
         # Absolute, so that a pickled catalog names the same root in a process that runs elsewhere.
-        self._properties["root"] = root.uri
-        self._context = Context(
-            settings, root, connect(root, settings.storage_options), clock or SystemClock()
-        )
+        self._properties["root"] = self._context.root.uri
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {"clock": self._clock, "properties": self._properties}
@@ -92,69 +109,145 @@ class DirectoryNamespace(LanceNamespace):
         """Return what identifies this catalog: its root."""
         return f'DirectoryNamespace {{ root: "{self._context.root.uri}" }}'
 
-    def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
+    def list_namespaces(self, request: ListNamespacesRequest | Fields) -> ListNamespacesResponse:
         return namespaces.list_namespaces(self._context, as_request(ListNamespacesRequest, request))
 
-    def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
+    def describe_namespace(self, request: DescribeNamespaceRequest | Fields) -> DescribeNamespaceResponse:
         return namespaces.describe_namespace(self._context, as_request(DescribeNamespaceRequest, request))
 
-    def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
+    def create_namespace(self, request: CreateNamespaceRequest | Fields) -> CreateNamespaceResponse:
         return namespaces.create_namespace(self._context, as_request(CreateNamespaceRequest, request))
 
-    def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
+    def drop_namespace(self, request: DropNamespaceRequest | Fields) -> DropNamespaceResponse:
         return namespaces.drop_namespace(self._context, as_request(DropNamespaceRequest, request))
 
-    def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
+    def namespace_exists(self, request: NamespaceExistsRequest | Fields) -> NamespaceExistsResponse:
         return namespaces.namespace_exists(self._context, as_request(NamespaceExistsRequest, request))
 
-    def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+    def list_tables(self, request: ListTablesRequest | Fields) -> ListTablesResponse:
         return tables.list_tables(self._context, as_request(ListTablesRequest, request))
 
-    def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+    def list_all_tables(self, request: ListTablesRequest | Fields) -> ListTablesResponse:
         return tables.list_all_tables(self._context, as_request(ListTablesRequest, request))
 
-    def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
+    def table_exists(self, request: TableExistsRequest | Fields) -> TableExistsResponse:
         return tables.table_exists(self._context, as_request(TableExistsRequest, request))
 
-    def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
+    def describe_table(self, request: DescribeTableRequest | Fields) -> DescribeTableResponse:
         return tables.describe_table(self._context, as_request(DescribeTableRequest, request))
 
-    def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
+    def declare_table(self, request: DeclareTableRequest | Fields) -> DeclareTableResponse:
         return declare.declare_table(self._context, as_request(DeclareTableRequest, request))
 
-    def create_table(self, request: CreateTableRequest, request_data: bytes) -> CreateTableResponse:
+    def create_table(self, request: CreateTableRequest | Fields, request_data: bytes) -> CreateTableResponse:
         return create.create_table(self._context, as_request(CreateTableRequest, request), request_data)
 
-    def drop_table(self, request: DropTableRequest) -> DropTableResponse:
+    def drop_table(self, request: DropTableRequest | Fields) -> DropTableResponse:
         return drop.drop_table(self._context, as_request(DropTableRequest, request))
 
-    def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
+    def register_table(self, request: RegisterTableRequest | Fields) -> RegisterTableResponse:
         return registration.register_table(self._context, as_request(RegisterTableRequest, request))
 
-    def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
+    def deregister_table(self, request: DeregisterTableRequest | Fields) -> DeregisterTableResponse:
         return registration.deregister_table(self._context, as_request(DeregisterTableRequest, request))
 
-    def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
+    def list_table_versions(self, request: ListTableVersionsRequest | Fields) -> ListTableVersionsResponse:
         return versions.list_table_versions(self._context, as_request(ListTableVersionsRequest, request))
 
-    def describe_table_version(self, request: DescribeTableVersionRequest) -> DescribeTableVersionResponse:
+    def describe_table_version(
+        self, request: DescribeTableVersionRequest | Fields
+    ) -> DescribeTableVersionResponse:
         checked = as_request(DescribeTableVersionRequest, request)
         return versions.describe_table_version(self._context, checked)
 
-    def create_table_version(self, request: CreateTableVersionRequest) -> CreateTableVersionResponse:
+    def create_table_version(self, request: CreateTableVersionRequest | Fields) -> CreateTableVersionResponse:
         return versions.create_table_version(self._context, as_request(CreateTableVersionRequest, request))
 
     def batch_create_table_versions(
-        self, request: BatchCreateTableVersionsRequest
+        self, request: BatchCreateTableVersionsRequest | Fields
     ) -> BatchCreateTableVersionsResponse:
         checked = as_request(BatchCreateTableVersionsRequest, request)
         return versions.batch_create_table_versions(self._context, checked)
 
     def batch_delete_table_versions(
-        self, request: BatchDeleteTableVersionsRequest
+        self, request: BatchDeleteTableVersionsRequest | Fields
     ) -> BatchDeleteTableVersionsResponse:
         checked = as_request(BatchDeleteTableVersionsRequest, request)
         return versions.batch_delete_table_versions(self._context, checked)
+
+    def table_status(self, id: Id) -> TableStatus:
+        """Return whether the table exists, is dropped and until when, or is not there."""
+        return status.table_status(self._context, root_table_id(id))
+
+    def undrop_table(self, id: Id) -> Exists | NotFound:
+        """Bring a dropped table back as it was: visible, or deregistered if it was that.
+
+        Raises:
+            TableNotFoundError: there is no dropped table of this name, or a purge has begun.
+            TableAlreadyExistsError: the table is not dropped.
+        """
+        return drop.undrop_table(self._context, root_table_id(id))
+
+    def purge_table(
+        self,
+        id: Id,
+        *,
+        force: bool = False,
+        rate_limit: float | None = None,
+        progress: Progress | None = None,
+    ) -> PurgeResult:
+        """Delete the files of one dropped table; before its time only with `force`.
+
+        Raises:
+            InvalidTableStateError: it is live, or its time has not passed, or files are left.
+            TableNotFoundError: there is nothing to purge.
+            ConcurrentModificationError: another client holds it.
+        """
+        options = PurgeOptions(force=force, rate_limit=rate_limit, progress=progress)
+        result = purge.purge_name(self._context, root_table_id(id), options)
+        if result.error is not None:
+            raise result.error
+        return result
+
+    def purge_tables(
+        self,
+        ids: Sequence[Id] | None = None,
+        *,
+        deleted_before: datetime | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+        rate_limit: float | None = None,
+        progress: Progress | None = None,
+    ) -> list[PurgeResult]:
+        """Delete the files of all dropped tables whose time has passed, or of exactly those named.
+
+        A failure is in its table's result and does not stop the rest. A dry run says what would go.
+        """
+        table_ids = None if ids is None else [root_table_id(each) for each in ids]
+        options = PurgeOptions(force=force, rate_limit=rate_limit, progress=progress)
+        return status.purge_tables(
+            self._context, table_ids, deleted_before=deleted_before, dry_run=dry_run, options=options
+        )
+
+    def list_dropped_tables(self) -> list[SoftDeleted]:
+        """Return all dropped tables, oldest drop first."""
+        return status.list_dropped_tables(self._context)
+
+    def list_purgable_tables(self, deleted_before: datetime | None = None) -> list[SoftDeleted]:
+        """Return the dropped tables whose time has passed, and that were dropped before the cut-off."""
+        return status.list_purgable_tables(self._context, deleted_before)
+
+    def sweep_markers(self, *, dry_run: bool = False) -> list[str]:
+        """Remove markers that nobody needs any more, and return their names."""
+        return sweep.sweep_markers(self._context, dry_run=dry_run)
+
+    def migrate_markers(self, *, dry_run: bool = False) -> MarkerMigration:
+        """Bring what other clients keep inside tables to the root, after which listing is one request."""
+        return migrate_markers.migrate_markers(self._context, dry_run=dry_run)
+
+    def scrub(self, *, repair: bool = False) -> list[Finding]:
+        """Return what does not fit together in this root; with `repair`, mend what can be mended."""
+        return scrub.scrub(self._context, repair=repair)
 
 
 def _as_text(value: str | bool | os.PathLike[str]) -> str:

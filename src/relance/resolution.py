@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from relance.errors import TableNotFoundError, UnsupportedOperationError
 from relance.identifiers import TableId, parse_namespace_id, parse_table_id
+from relance.lifecycle.marker import Marker
+from relance.lifecycle.status import why_hidden
 from relance.listing.lookup import TableFacts, look_up
 from relance.storage.protocol import ObjectStorage
 
@@ -44,11 +46,20 @@ def find_table(storage: ObjectStorage, table_id: TableId) -> TableFacts:
         TableNotFoundError: there is none, or it is hidden.
     """
     facts = look_up(storage, table_id.name)
-    if not facts.holds_table:
-        raise TableNotFoundError(f"table id '{table_id}'")
-    if facts.hidden:
+    if facts.marker is not None and facts.marker.marker.hides:
+        raise not_found(table_id, facts.marker.marker)
+    if facts.deregistered_inside:
         raise TableNotFoundError(
             f"table id '{table_id}' is deregistered: "
             f"register_table with location '{table_id}.lance' brings it back"
         )
+    if not facts.holds_table:
+        raise not_found(table_id, None)
     return facts
+
+
+def not_found(table_id: TableId, marker: Marker | None) -> TableNotFoundError:
+    """Return the error for a table that is not there for readers, with what became of it."""
+    if marker is None or not marker.hides:
+        return TableNotFoundError(f"table id '{table_id}'")
+    return TableNotFoundError(f"table id '{table_id}' {why_hidden(table_id.name, marker)}")

@@ -45,7 +45,7 @@ from tests.catalog.helpers import (
     versions,
 )
 
-import relance.operations.create
+import relance.operations.lance_tables
 from relance import DirectoryNamespace
 
 SPELLINGS = {
@@ -382,7 +382,7 @@ class TestFailedWrites:
             def fail_to_write(*_: object, **__: object) -> None:
                 raise error
 
-            monkeypatch.setattr(relance.operations.create, "write_fragments", fail_to_write)
+            monkeypatch.setattr(relance.operations.lance_tables, "write_fragments", fail_to_write)
 
         return fail
 
@@ -394,7 +394,7 @@ class TestFailedWrites:
             write_fragments(*arguments, **options)
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(relance.operations.create, "write_fragments", write_and_fail)
+        monkeypatch.setattr(relance.operations.lance_tables, "write_fragments", write_and_fail)
 
     @pytest.mark.parametrize("mode", SPELLINGS)
     def test_a_write_that_fails_at_once_leaves_nothing_listed(
@@ -495,7 +495,7 @@ class TestFailedWrites:
             write_fragments(*arguments, **options)
             raise KeyboardInterrupt  # the first creator ends with its data written
 
-        monkeypatch.setattr(relance.operations.create, "write_fragments", write_between)
+        monkeypatch.setattr(relance.operations.lance_tables, "write_fragments", write_between)
         with pytest.raises(KeyboardInterrupt):
             create(catalog, "t")
         monkeypatch.undo()
@@ -508,10 +508,10 @@ class TestFailedWrites:
         catalog = local.open()
         create(catalog, "t")
 
-        def write_dataset(*_: object, **__: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise OSError("the overwrite went wrong")
 
-        monkeypatch.setattr(lance, "write_dataset", write_dataset)
+        monkeypatch.setattr(relance.operations.lance_tables, "write_fragments", fail)
         with pytest.raises(LanceNamespaceError, match="the overwrite went wrong"):
             create(catalog, "t", MORE_ROWS, mode="overwrite")
         monkeypatch.undo()
@@ -587,7 +587,7 @@ class TestLostAnswers:
 KILLED_CREATE = """
 import json, sys
 import lance
-import relance.operations.create as module
+import relance.operations.lance_tables as module
 from relance import DirectoryNamespace
 from tests.catalog.helpers import ROWS, create
 

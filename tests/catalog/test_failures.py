@@ -175,7 +175,7 @@ class TestLocalDisk:
         self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as patches:
-            for function in ("scandir", "open", "link"):
+            for function in ("scandir", "open", "link", "lstat"):
                 patches.setattr(os, function, failing(OSError, errno.EIO))
             for call in CALLS.values():
                 with pytest.raises(LanceNamespaceError):

@@ -1,58 +1,94 @@
-"""Marker bytes: encode and decode. Pure. Reading and swapping them is in marker_store."""
+"""Marker bytes: encode and decode. Pure. Making the next marker is in moves, swapping it in marker_store."""
 
 from __future__ import annotations
 
 import json
-import uuid
+import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from relance.clock import from_millis, to_millis
 from relance.errors import InvalidTableStateError
-from relance.lifecycle.states import State
+from relance.lifecycle.states import LEASED, VISIBLE, State
 
 FORMAT = 1
 
-CLEARED_MAX_BYTES = 64
-"""A cleared marker is at most this long and every other one is longer: a listing tells them apart."""
+SHORT_MAX_BYTES = 64
+"""A marker that hides nothing is at most this long and every other one is longer: listings see sizes."""
+
+_CLEARED = re.compile(rb"(?P<nonce>[0-9a-zA-Z-]{1,31})(:(?P<undid>[0-9a-zA-Z-]{1,31}))?")
+_SHORT_CLAIM = re.compile(rb"(?P<state>sweeping|writing) (?P<nonce>[0-9a-zA-Z-]{1,31}) (?P<until>\d{1,15})")
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a marker says; every one written has a nonce of its own, so no two bodies are equal."""
+    """What a marker says. Every one that is written has a nonce of its own, so no two bodies are equal."""
 
     state: State
     nonce: str
-    hidden_at: datetime | None = None
-    """When the table was hidden; None for cleared."""
+    deleted_at: datetime | None = None
+    """When the table was hidden."""
+    ttl: timedelta | None = None
+    """How long after that it may be purged; None is never (deregistered)."""
+    version: int = 0
+    """The latest version at the drop; 0 when there was none."""
+    deletion_id: str = ""
+    """Names this drop, through all the states that follow from it."""
+    was_deregistered: bool = False
+    """The drop hid a deregistered table, so an undrop gives that back."""
+    before: State | None = None
+    """What a claim was taken from."""
+    token: str = ""
+    """Of the claim's holder; a revival commits under it."""
+    lease_until: datetime | None = None
+    """When the holder stops by itself."""
+    purged_at: datetime | None = None
+    writer_until: datetime | None = None
+    """Deleted: an overwrite was being committed when the table was dropped, and may go on until then."""
+    undid: str = ""
+    """Cleared: the deletion that was undone or written over, so that who made it can tell."""
 
-
-def cleared() -> Marker:
-    """Return a new marker that hides nothing."""
-    return Marker(State.CLEARED, _nonce())
-
-
-def deregistered(at: datetime) -> Marker:
-    """Return a new marker that hides a table until it is registered again."""
-    return Marker(State.DEREGISTERED, _nonce(), at)
+    @property
+    def hides(self) -> bool:
+        """Whether the table does not exist for readers."""
+        if self.state is State.SWEEPING:
+            return self.before is not State.CLEARED
+        return self.state not in VISIBLE
 
 
 def is_hidden_size(size: int) -> bool:
     """Tell from a marker's size alone whether it hides its table."""
-    return size > CLEARED_MAX_BYTES
+    return size > SHORT_MAX_BYTES
 
 
 def encode(marker: Marker) -> bytes:
-    """Return the marker's bytes."""
+    """Return the marker's bytes, short if and only if it hides nothing."""
     if marker.state is State.CLEARED:
-        return marker.nonce.encode()
-    body = {
+        return f"{marker.nonce}:{marker.undid}".encode() if marker.undid else marker.nonce.encode()
+    if not marker.hides and marker.lease_until is not None:
+        return f"{marker.state} {marker.nonce} {to_millis(marker.lease_until)}".encode()
+    fields: dict[str, str | int | None] = {
         "format": FORMAT,
         "state": marker.state.value,
-        "deleted_at_ms": to_millis(marker.hidden_at) if marker.hidden_at else None,
+        "deleted_at_ms": _millis(marker.deleted_at),
+        "ttl_ms": None if marker.ttl is None else round(marker.ttl.total_seconds() * 1000),
         "nonce": marker.nonce,
+        "version": marker.version,
+        "deletion_id": marker.deletion_id,
     }
-    return json.dumps(body).encode()
+    if marker.was_deregistered:
+        fields["was_deregistered"] = True
+    if marker.before is not None:
+        fields["before"] = marker.before.value
+    if marker.token:
+        fields["token"] = marker.token
+    if marker.lease_until is not None:
+        fields["lease_until_ms"] = _millis(marker.lease_until)
+    if marker.writer_until is not None:
+        fields["writer_until_ms"] = _millis(marker.writer_until)
+    if marker.purged_at is not None:
+        fields["purged_at_ms"] = _millis(marker.purged_at)
+    return json.dumps(fields).encode()
 
 
 def decode(body: bytes, *, name: str) -> Marker:
@@ -62,26 +98,85 @@ def decode(body: bytes, *, name: str) -> Marker:
         InvalidTableStateError: the bytes are damaged or of a format this release does not know.
     """
     if not is_hidden_size(len(body)):
-        return Marker(State.CLEARED, body.decode("ascii", errors="replace"))
+        return _decode_short(body, name)
     try:
         fields = json.loads(body)
         known = fields["format"] == FORMAT
     except (ValueError, TypeError, KeyError) as cause:
-        raise InvalidTableStateError(f"the marker of table {name!r} is damaged: {_start_of(body)}") from cause
+        raise _damaged(body, name) from cause
     if not known:
         raise InvalidTableStateError(
-            f"the marker of table {name!r} has format {fields['format']!r}, which this release does not "
-            "know: use the release that wrote it"
+            f"the marker of table '{name}' has format {fields['format']!r}, which this release does not "
+            "know: use the release that wrote it; nothing was changed"
         )
     try:
-        return Marker(State(fields["state"]), str(fields["nonce"]), from_millis(int(fields["deleted_at_ms"])))
-    except (ValueError, TypeError, KeyError, OverflowError) as cause:
-        raise InvalidTableStateError(f"the marker of table {name!r} is damaged: {_start_of(body)}") from cause
+        return _decode_fields(fields)
+    except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as cause:
+        raise _damaged(body, name) from cause
 
 
-def _nonce() -> str:
-    return uuid.uuid4().hex
+def _decode_short(body: bytes, name: str) -> Marker:
+    if claim := _SHORT_CLAIM.fullmatch(body):
+        nonce, state = claim["nonce"].decode(), State(claim["state"].decode())
+        until = from_millis(int(claim["until"]))
+        return Marker(state, nonce, before=State.CLEARED, token=nonce, lease_until=until)
+    cleared = _CLEARED.fullmatch(body)
+    if cleared is None:
+        raise _damaged(body, name)
+    return Marker(State.CLEARED, cleared["nonce"].decode(), undid=(cleared["undid"] or b"").decode())
 
 
-def _start_of(body: bytes) -> str:
-    return repr(body[:40].decode("utf-8", errors="replace"))
+def _decode_fields(fields: dict[str, object]) -> Marker:
+    state = State(str(fields["state"]))
+    ttl = fields["ttl_ms"]
+    marker = Marker(
+        state=state,
+        nonce=_text(fields["nonce"]),
+        deleted_at=_moment(fields["deleted_at_ms"]),
+        ttl=None if ttl is None else timedelta(milliseconds=_whole(ttl)),
+        version=_whole(fields["version"]),
+        deletion_id=_text(fields["deletion_id"]),
+        was_deregistered=fields.get("was_deregistered") is True,
+        before=State(str(fields["before"])) if "before" in fields else None,
+        token=_text(fields.get("token", "")),
+        lease_until=_moment(fields["lease_until_ms"]) if "lease_until_ms" in fields else None,
+        writer_until=_moment(fields["writer_until_ms"]) if "writer_until_ms" in fields else None,
+        purged_at=_moment(fields["purged_at_ms"]) if "purged_at_ms" in fields else None,
+    )
+    if not marker.hides:
+        raise ValueError("a long body must hide")
+    if state in LEASED and (marker.lease_until is None or not marker.token or marker.before is None):
+        raise ValueError("a claim has a holder, a lease and a state it was taken from")
+    if state is State.DELETED and (marker.deleted_at is None or marker.ttl is None):
+        raise ValueError("a drop has a time and a TTL")
+    if marker.deleted_at is not None and marker.ttl is not None:
+        _ = marker.deleted_at + marker.ttl  # an expiry that no clock can show is damage too
+    return marker
+
+
+def _damaged(body: bytes, name: str) -> InvalidTableStateError:
+    start = repr(body[:40].decode("utf-8", errors="replace"))
+    return InvalidTableStateError(
+        f"the marker of table '{name}' is damaged ({len(body)} bytes, starting {start}): it is left as it "
+        "is; scrub() tells what to do"
+    )
+
+
+def _millis(moment: datetime | None) -> int | None:
+    return None if moment is None else to_millis(moment)
+
+
+def _moment(value: object) -> datetime | None:
+    return None if value is None else from_millis(_whole(value))
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"not a whole number: {value!r}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"not a text: {value!r}")
+    return value

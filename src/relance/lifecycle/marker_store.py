@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
 from relance.errors import KeyNotFoundError
 from relance.lifecycle.marker import Marker, decode, encode
+from relance.lifecycle.moves import state_of
+from relance.lifecycle.states import State
 from relance.locations import MARKER_SUFFIX
 from relance.storage.protocol import ObjectStorage, Version
 from relance.storage.readback import create_once, replace_once
@@ -13,10 +16,15 @@ from relance.storage.readback import create_once, replace_once
 
 @dataclass(frozen=True, slots=True)
 class StoredMarker:
-    """A marker as it was read, with the version a swap must find unchanged."""
+    """A marker as it was read, with the version that a swap must find unchanged."""
 
     marker: Marker
     version: Version
+
+
+def new_nonce() -> str:
+    """Return a text that no other marker holds: equal bodies have equal versions on S3."""
+    return secrets.token_hex(12)  # short: a cleared marker holds two of them in 64 bytes
 
 
 def read_marker(storage: ObjectStorage, name: str) -> StoredMarker | None:
@@ -40,9 +48,23 @@ def put_marker(
     Raises:
         KeyExistsError: a marker came up meanwhile.
         KeyChangedError: the marker changed meanwhile.
+        OutcomeUnknownError: no answer, and reading back did not settle it.
     """
     key = name + MARKER_SUFFIX
     if over is None:
         # Create-only: if two race, exactly one writes the marker.
         return StoredMarker(marker, create_once(storage, key, encode(marker)))
     return StoredMarker(marker, replace_once(storage, key, encode(marker), expected=over.version))
+
+
+def stored_state(stored: StoredMarker | None) -> State:
+    """Return the state that a stored marker, or none, stands for."""
+    return state_of(None if stored is None else stored.marker)
+
+
+def is_unchanged(storage: ObjectStorage, name: str, seen: StoredMarker | None) -> bool:
+    """Tell whether the marker, or its absence, is still what was seen."""
+    found = read_marker(storage, name)
+    if found is None or seen is None:
+        return found is seen
+    return found.version == seen.version

@@ -27,7 +27,12 @@ def flag_new_root(storage: ObjectStorage) -> None:
             return
     view = view_root(storage.list_level(""))
     if not view.migrated and not view.directories:
-        with suppress(KeyExistsError):  # another process was first
-            storage.create(LAYOUT_KEY, _BODY)
+        flag_root(storage)
     with _lock:
         _settled.add(storage.name)
+
+
+def flag_root(storage: ObjectStorage) -> None:
+    """Set the flag."""
+    with suppress(KeyExistsError):  # another process was first
+        storage.create(LAYOUT_KEY, _BODY)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relance.lifecycle.marker_store import StoredMarker, read_marker
-from relance.lifecycle.states import HIDDEN
+from relance.lifecycle.marker_store import StoredMarker, read_marker, stored_state
+from relance.lifecycle.states import State
+from relance.listing.manifest_files import NamingScheme, manifest_key
 from relance.locations import (
     DEREGISTERED_FILE,
     RESERVED_FILE,
@@ -32,7 +33,12 @@ class TableFacts:
 
     @property
     def hidden(self) -> bool:
-        return self.deregistered_inside or (self.marker is not None and self.marker.marker.state in HIDDEN)
+        return self.deregistered_inside or (self.marker is not None and self.marker.marker.hides)
+
+    @property
+    def state(self) -> State:
+        """What the marker says."""
+        return stored_state(self.marker)
 
     @property
     def holds_table(self) -> bool:
@@ -51,13 +57,18 @@ def look_up(storage: ObjectStorage, name: str) -> TableFacts:
         InvalidTableStateError: the marker cannot be understood.
     """
     marker = read_marker(storage, name)
+    reserved, deregistered = table_file(name, RESERVED_FILE), table_file(name, DEREGISTERED_FILE)
+    first = manifest_key(name, None, 1, NamingScheme.V2)
+    if storage.cheap_lookups and first in (found := storage.which_exist([first, reserved, deregistered])):
+        # Most tables still have their first version; a folder of many need not be read then.
+        return TableFacts(name, marker, True, reserved in found, deregistered in found, empty=False)
     level = storage.list_level(table_directory(name))
     files = {info.key for info in level.files}
     return TableFacts(
         name=name,
         marker=marker,
         has_versions=VERSIONS_DIRECTORY in level.directories,
-        reserved=table_file(name, RESERVED_FILE) in files,
-        deregistered_inside=table_file(name, DEREGISTERED_FILE) in files,
+        reserved=reserved in files,
+        deregistered_inside=deregistered in files,
         empty=not level.directories and not level.files,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from relance.identifiers import why_unusable
 from relance.lifecycle.marker import is_hidden_size
 from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, LAYOUT_KEY, MARKER_SUFFIX, TABLE_SUFFIX
-from relance.storage.protocol import Level
+from relance.storage.protocol import Level, ObjectInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class RootView:
     """Tables by directory, whatever their state."""
     hidden: frozenset[str]
     """Names whose marker hides them."""
+    markers: dict[str, ObjectInfo]
+    """Every marker by name, those that hide nothing too."""
     declared: frozenset[str]
     """Names that were declared and may hold no version yet."""
     creating: frozenset[str]
@@ -28,20 +30,26 @@ class RootView:
 
 def view_root(level: Level) -> RootView:
     """Sort the entries of the root's listing; what belongs to none of the kinds is not ours."""
-    by_suffix: dict[str, set[str]] = {DECLARED_SUFFIX: set(), CREATING_SUFFIX: set(), MARKER_SUFFIX: set()}
+    signs: dict[str, set[str]] = {DECLARED_SUFFIX: set(), CREATING_SUFFIX: set()}
+    markers: dict[str, ObjectInfo] = {}
     migrated = False
     for info in level.files:
         stem, dot, ending = info.key.rpartition(".")
         suffix = dot + ending
         if info.key == LAYOUT_KEY:
             migrated = True
-        elif suffix in by_suffix and (suffix != MARKER_SUFFIX or is_hidden_size(info.size)):
-            by_suffix[suffix].add(stem)
+        elif why_unusable(stem) is not None:
+            continue
+        elif suffix in signs:
+            signs[suffix].add(stem)
+        elif suffix == MARKER_SUFFIX:
+            markers[stem] = info
     return RootView(
         directories=frozenset(_table_names(level)),
-        hidden=frozenset(by_suffix[MARKER_SUFFIX]),
-        declared=frozenset(by_suffix[DECLARED_SUFFIX]),
-        creating=frozenset(by_suffix[CREATING_SUFFIX]),
+        hidden=frozenset(name for name, info in markers.items() if is_hidden_size(info.size)),
+        markers=markers,
+        declared=frozenset(signs[DECLARED_SUFFIX]),
+        creating=frozenset(signs[CREATING_SUFFIX]),
         migrated=migrated,
     )
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from relance.clock import Clock
 from relance.config import Settings, StorageOptions
-from relance.locations import Root, table_directory
-from relance.storage.connect import Connection
+from relance.lifecycle.retention import Timing
+from relance.locations import Root, parse_root, table_directory
+from relance.operations.lance_tables import LanceTables, PylanceTables
+from relance.storage.connect import Connection, connect
 from relance.storage.options import split_options
 from relance.storage.protocol import ObjectStorage
 
@@ -21,6 +23,8 @@ class Context:
     root: Root
     connection: Connection
     clock: Clock
+    tables: LanceTables
+    timing: Timing
 
     @property
     def storage(self) -> ObjectStorage:
@@ -44,3 +48,31 @@ class Context:
         if asked is False or not (asked or self.settings.vend_storage_options):
             return None
         return self.connection.lance_options or None
+
+
+def open_context(settings: Settings, clock: Clock) -> Context:
+    """Return the context for the settings' root; nothing is requested from the store yet.
+
+    Raises:
+        InvalidInputError: the root or a storage option is unusable.
+    """
+    root = parse_root(settings.root)
+    connection = connect(root, settings.storage_options)
+    return Context(
+        settings=settings,
+        root=root,
+        connection=connection,
+        clock=clock,
+        tables=PylanceTables(
+            connection.storage,
+            lambda name: connection.lance_uri(table_directory(name)),
+            connection.lance_options,
+        ),
+        timing=Timing(
+            drop_ttl=settings.drop_ttl,
+            clock_skew=settings.clock_skew,
+            lease=settings.claim_lease,
+            request_age=settings.request_age_bound,
+            quarantine=settings.marker_quarantine,
+        ),
+    )

@@ -1,34 +1,35 @@
-"""Create a table with data: exactly one of several racing creators succeeds."""
+"""Create a table with data: exactly one of several racing creators succeeds.
+
+Over a dropped or purged name the create revives it; that is in revive.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from enum import StrEnum
 
-import lance
-import pyarrow as pa
-from lance.fragment import write_fragments
 from lance_namespace import CreateTableRequest, CreateTableResponse
 
-from relance.config import StorageOptions
 from relance.errors import (
     ConcurrentModificationError,
-    InvalidInputError,
     KeyExistsError,
-    OutcomeUnknownError,
     RelanceError,
-    ServiceUnavailableError,
-    TableVersionNotFoundError,
 )
-from relance.identifiers import TableId
+from relance.lifecycle.marker_store import StoredMarker, is_unchanged, new_nonce
+from relance.lifecycle.states import State
 from relance.listing.layout import flag_new_root
-from relance.listing.lookup import look_up
-from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, table_file
+from relance.listing.lookup import TableFacts, look_up
+from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX
+from relance.operations.arrow_stream import read_stream
+from relance.operations.claims import busy, settle
 from relance.operations.context import Context
-from relance.operations.datasets import lance_errors, open_dataset
 from relance.operations.declare import already_exists, refuse_occupied
+from relance.operations.lance_tables import StagedData, is_settled
+from relance.operations.overwrite import overwrite
 from relance.operations.requests import parse_mode, refuse_properties, with_options
+from relance.operations.revive import NewTable, revive
 from relance.resolution import root_table_id
+from relance.storage.probe import require_create_only
 
 _ATTEMPTS = 5
 """How often an overwrite or exist_ok looks again when the table comes or goes under its hands."""
@@ -54,95 +55,87 @@ def create_table(context: Context, request: CreateTableRequest, data: bytes) -> 
     mode = parse_mode(request.mode, CreateMode, default=CreateMode.CREATE)
     refuse_properties(request.properties, what="create_table")
     options = context.lance_options(request.storage_options)
-    table = read_stream(data)
-    version = _create_in_mode(context, table_id, table, mode, options)
+    version = create_in_mode(context, NewTable(table_id, read_stream(data), options), mode)
     response = CreateTableResponse(location=context.location(table_id.name), version=version)
     return with_options(response, context.vended_options())
 
 
-def read_stream(data: bytes) -> pa.Table:
-    """Return the whole Arrow stream, so that a damaged one is refused before anything is written.
+def create_in_mode(context: Context, new: NewTable, mode: CreateMode) -> int:
+    """Create, keep or overwrite the table as the mode says, and return its version."""
+    for _ in range(_ATTEMPTS):
+        facts = look_up(context.storage, new.name)
+        if facts.marker is not None and facts.marker.marker.hides:
+            version = _create_over_marker(context, new, facts)
+        elif (facts.hidden and facts.holds_table) or (facts.has_versions and mode is CreateMode.CREATE):
+            raise already_exists(new.table_id, facts)
+        else:
+            version = _create_visible(context, new, facts, mode)
+        if version is not None:
+            return version
+    raise ConcurrentModificationError(f"table id '{new.table_id}' keeps changing: try again")
+
+
+def _create_visible(context: Context, new: NewTable, facts: TableFacts, mode: CreateMode) -> int | None:
+    """Create, keep or overwrite what nothing hides; None means: look again."""
+    if facts.has_versions and mode is CreateMode.EXIST_OK:
+        head = context.tables.head(new.name)
+        return head.version if head is not None else None
+    try:
+        if facts.has_versions:
+            return overwrite(context, new, facts.marker)
+        return _create_fresh(context, new, facts.marker)
+    except ConcurrentModificationError:
+        if mode is CreateMode.CREATE:
+            raise
+        return None
+
+
+def _create_over_marker(context: Context, new: NewTable, facts: TableFacts) -> int | None:
+    """Create where a marker hides what is there; None means: look again."""
+    if facts.state is State.DEREGISTERED:
+        raise already_exists(new.table_id, facts)
+    stored = settle(context, new.name, facts.marker)
+    if stored is not None and stored.marker.state is State.PURGING:
+        raise busy(new.name, stored.marker)
+    if stored is None or stored.marker.state not in {State.DELETED, State.PURGED}:
+        return None
+    return revive(context, new, stored)
+
+
+def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None) -> int:
+    """Write the data, then commit version 1, which only one creator can.
 
     Raises:
-        InvalidInputError: it is empty, damaged, cut short or in the file format.
+        ConcurrentModificationError: another creator came first, or the name was dropped meanwhile.
     """
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise InvalidInputError(f"the body must be bytes of an Arrow stream, got {type(data).__name__}")
-    if not data:
-        raise InvalidInputError("the body is empty: an Arrow stream is required, at least with a schema")
-    try:
-        # Lance panics on buffers that are not aligned to their type, which a foreign writer may send.
-        aligned = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
-        table = pa.ipc.open_stream(pa.py_buffer(data), options=aligned).read_all()
-        # Lance trusts what it is given: wild offsets or indices would end the process or write a table
-        # that nobody can read, and a name that is no text is a panic.
-        table.validate(full=True)
-        _read_names(table.schema)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
-        raise InvalidInputError(f"the body is not a whole Arrow stream: {cause}") from cause
-    return table
-
-
-def _read_names(fields: pa.Schema | pa.DataType) -> None:
-    """Decode every field name, at any depth: it raises where one is no text."""
-    for field in fields if isinstance(fields, pa.Schema) else map(fields.field, range(fields.num_fields)):
-        str(field.name)
-        _read_names(field.type)
-
-
-def _create_in_mode(
-    context: Context, table_id: TableId, table: pa.Table, mode: CreateMode, options: StorageOptions
-) -> int:
-    for _ in range(_ATTEMPTS):
-        facts = look_up(context.storage, table_id.name)
-        if facts.hidden and facts.holds_table:
-            raise already_exists(table_id, facts)
-        if facts.has_versions and mode is CreateMode.CREATE:
-            raise already_exists(table_id, facts)
-        if facts.has_versions and mode is CreateMode.EXIST_OK:
-            return int(open_dataset(context, table_id.name).version)
-        if facts.has_versions:
-            return _overwrite(context, table_id, table, options)
-        try:
-            return _create_fresh(context, table_id, table, options)
-        except ConcurrentModificationError:
-            if mode is CreateMode.CREATE:
-                raise
-    raise ConcurrentModificationError(f"table id '{table_id}' keeps changing: try again")
-
-
-def _overwrite(context: Context, table_id: TableId, table: pa.Table, options: StorageOptions) -> int:
-    with lance_errors(f"table id '{table_id}'", options):
-        dataset = lance.write_dataset(
-            table, context.location(table_id.name), mode="overwrite", storage_options=dict(options) or None
-        )
-    return int(dataset.version)
-
-
-def _create_fresh(context: Context, table_id: TableId, table: pa.Table, options: StorageOptions) -> int:
-    """Write the data, then commit version 1, which only one creator can."""
-    storage, name = context.storage, table_id.name
-    refuse_occupied(context, table_id)
+    storage, name = context.storage, new.name
+    refuse_occupied(context, new.table_id)
+    require_create_only(storage, to_do="creating a table")
     flag_new_root(storage)
     # Listings see this sign and look twice, so that data without a version is never taken for a table.
     with suppress(KeyExistsError):
         storage.create(name + CREATING_SUFFIX, b"")
-    location = context.location(name)
     try:
-        with lance_errors(f"table id '{table_id}'", options):
-            transaction = write_fragments(
-                table, location, mode="create", return_transaction=True, storage_options=dict(options) or None
-            )
+        staged = context.tables.stage(name, new.data, token=new_nonce(), overwrite=False, options=new.options)
     except RelanceError:
         _after_failed_write(context, name)
         raise
-    version = _commit_first_version(context, name, transaction, options)
+    # Just before the commit: so a commit that lands after a purge was sent before its drop, not long after.
+    if not is_unchanged(storage, name, seen):
+        context.tables.discard(staged)
+        raise _beaten(name)
+    _commit_first(context, new, staged)
+    # And after it: what saw no marker before may have come too late to be seen.
+    if not is_unchanged(storage, name, seen):
+        raise ConcurrentModificationError(
+            f"table id '{name}' was dropped while it was created: look at its status, then try again"
+        )
     storage.delete_many([name + CREATING_SUFFIX, name + DECLARED_SUFFIX])
-    return version
+    return 1
 
 
 def _after_failed_write(context: Context, name: str) -> None:
-    """Tidy up after a write that failed: was it beaten, and did it leave something to cover?
+    """Tidy up after a write that failed: was it beaten?
 
     Raises:
         ConcurrentModificationError: another creator's table is there.
@@ -154,12 +147,12 @@ def _after_failed_write(context: Context, name: str) -> None:
 
 
 def _beaten(name: str) -> ConcurrentModificationError:
-    return ConcurrentModificationError(f"table id '{name}' was created by another client meanwhile")
+    return ConcurrentModificationError(
+        f"table id '{name}' was created or changed by another client meanwhile"
+    )
 
 
-def _commit_first_version(
-    context: Context, name: str, transaction: lance.Transaction, options: StorageOptions
-) -> int:
+def _commit_first(context: Context, new: NewTable, staged: StagedData) -> None:
     """Commit as version 1 or not at all; a failure is settled by looking whose version 1 is there.
 
     Raises:
@@ -167,41 +160,16 @@ def _commit_first_version(
         OutcomeUnknownError: nobody can tell; nothing is removed.
     """
     try:
-        with lance_errors(f"table id '{name}'", options):
-            # No retries: a retry would turn our first version into an overwrite of somebody's table.
-            lance.LanceDataset.commit(
-                context.location(name), transaction, max_retries=0, storage_options=dict(options) or None
-            )
+        context.tables.commit(
+            new.name, staged, first=True, timeout=context.timing.commit_timeout, options=new.options
+        )
     except RelanceError as failure:
-        if not look_up(context.storage, name).has_versions:
-            if isinstance(failure, ServiceUnavailableError):
-                raise OutcomeUnknownError(failure.detail) from failure
+        if context.tables.committed_version(new.name, staged.token, after=0) is not None:
+            return
+        if not is_settled(failure):
             raise
-        if _first_version_owner(context, name) != transaction.uuid:
-            _remove_data_files(context, name, transaction)
-            context.storage.delete(name + CREATING_SUFFIX)
-            raise _beaten(name) from failure
-    return 1
-
-
-def _first_version_owner(context: Context, name: str) -> str:
-    """Return the transaction that made version 1; "" when the version does not say.
-
-    Raises:
-        OutcomeUnknownError: version 1 was cleaned up before we could look.
-    """
-    try:
-        dataset = open_dataset(context, name, version=1)
-    except TableVersionNotFoundError as cause:
-        raise OutcomeUnknownError(f"table id '{name}': its first version is gone already") from cause
-    with lance_errors(f"table id '{name}'", context.lance_options()):
-        transaction = dataset.read_transaction(1)
-    return str(transaction.uuid) if transaction is not None else ""
-
-
-def _remove_data_files(context: Context, name: str, transaction: lance.Transaction) -> None:
-    """Remove what our lost attempt wrote: files with names of their own that no version mentions."""
-    fragments = transaction.operation.fragments
-    context.storage.delete_many(
-        table_file(name, f"data/{file.path}") for fragment in fragments for file in fragment.files
-    )
+        if look_up(context.storage, new.name).has_versions:
+            context.tables.discard(staged)
+            context.storage.delete(new.name + CREATING_SUFFIX)
+            raise _beaten(new.name) from failure
+        raise

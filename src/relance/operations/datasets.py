@@ -1,39 +1,17 @@
-"""Opening a table with Lance, and Lance's failures as our errors."""
+"""Opening a table with Lance, at a version, a tag or a branch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-
 import lance
 
-from relance.config import StorageOptions
 from relance.errors import (
-    InternalError,
     InvalidInputError,
-    RelanceError,
     TableBranchNotFoundError,
-    TableNotFoundError,
     TableTagNotFoundError,
     TableVersionNotFoundError,
 )
 from relance.operations.context import Context
-from relance.storage.failures import error_for_text, first_line
-
-
-@contextmanager
-def lance_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Turn what pylance raises, which is any of three builtin classes, into our errors."""
-    try:
-        yield
-    except RelanceError:
-        raise
-    except (OSError, ValueError, RuntimeError) as cause:
-        text = StorageOptions(options).redact(str(cause))
-        if text != str(cause):
-            cause.args = (text,)
-        known = error_for_text(text, where=what)
-        raise known or InternalError(f"{what}: {first_line(text)}") from cause
+from relance.operations.lance_errors import lance_errors, open_at
 
 
 def open_dataset(
@@ -56,7 +34,7 @@ def open_dataset(
     where = f"table id '{name}'"
     options = context.lance_options()
     with lance_errors(where, options):
-        dataset = _open(context.location(name), options, where)
+        dataset = open_at(context.location(name), options, name)
         if tag is not None:
             if tag not in dataset.tags.list():
                 raise TableTagNotFoundError(f"tag '{tag}' of {where}")
@@ -68,15 +46,6 @@ def open_dataset(
         if version is not None:
             return _checkout(dataset, version, f"version {version} of {where}")
         return dataset
-
-
-def _open(location: str, options: Mapping[str, str], where: str) -> lance.LanceDataset:
-    try:
-        return lance.dataset(location, storage_options=dict(options) or None)
-    except ValueError as cause:
-        if "was not found" in str(cause):
-            raise TableNotFoundError(f"{where} has no version yet") from cause
-        raise
 
 
 def _checkout(

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from contextlib import suppress
+from dataclasses import replace
 
 from lance_namespace import DeclareTableRequest, DeclareTableResponse
 
-from relance.errors import InvalidInputError, KeyExistsError, TableAlreadyExistsError
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    KeyExistsError,
+    TableAlreadyExistsError,
+)
 from relance.identifiers import TableId
+from relance.lifecycle import moves
+from relance.lifecycle.marker_store import is_unchanged, new_nonce
+from relance.lifecycle.retention import creators_are_gone
+from relance.lifecycle.states import State
+from relance.lifecycle.status import why_hidden
 from relance.listing.layout import flag_new_root
 from relance.listing.lookup import TableFacts, look_up
 from relance.locations import (
@@ -20,10 +29,11 @@ from relance.locations import (
     table_directory,
     table_file,
 )
+from relance.operations.claims import busy, claim_revival, settle
 from relance.operations.context import Context
 from relance.operations.requests import refuse_properties, with_options
 from relance.resolution import root_table_id
-from relance.storage.probe import require_create_only
+from relance.storage.probe import require_create_only, require_replace
 from relance.storage.readback import create_once
 
 
@@ -38,9 +48,14 @@ def declare_table(context: Context, request: DeclareTableRequest) -> DeclareTabl
     refuse_properties(request.properties, what="declare_table")
     _check_location(context, table_id, request.location)
     facts = look_up(context.storage, table_id.name)
-    if facts.holds_table:
+    if facts.marker is not None and facts.marker.marker.hides:
+        _declare_over_marker(context, table_id, facts)
+    elif facts.holds_table:
         raise already_exists(table_id, facts)
-    _reserve(context, table_id)
+    else:
+        _reserve(context, table_id)
+        if not is_unchanged(context.storage, table_id.name, facts.marker):
+            raise ConcurrentModificationError(f"table id '{table_id}' was dropped while it was declared")
     response = DeclareTableResponse(
         location=context.location(table_id.name),
         managed_versioning=True if context.settings.table_version_tracking else None,
@@ -50,29 +65,68 @@ def declare_table(context: Context, request: DeclareTableRequest) -> DeclareTabl
 
 def already_exists(table_id: TableId, facts: TableFacts) -> TableAlreadyExistsError:
     """Return the error for a name that is taken, with the ways out."""
+    name = f"table id '{table_id}'"
+    if facts.state is State.DELETED and facts.marker is not None:
+        return TableAlreadyExistsError(
+            f"{name} {why_hidden(table_id.name, facts.marker.marker)}; or write over it with create_table, "
+            f"or remove it for good with purge_table(['{table_id}'], force=True)"
+        )
     if facts.hidden:
         return TableAlreadyExistsError(
-            f"table id '{table_id}' is deregistered: bring it back with register_table "
-            f"(location '{table_id}.lance') or remove it with drop_table"
+            f"{name} is deregistered: bring it back with register_table (location '{table_id}.lance') "
+            "or remove it with drop_table"
         )
     if facts.only_declared:
         return TableAlreadyExistsError(
-            f"table id '{table_id}' is declared: write to its location, create it with create_table "
+            f"{name} is declared: write to its location, create it with create_table "
             "or remove it with drop_table"
         )
-    return TableAlreadyExistsError(f"table id '{table_id}'")
+    return TableAlreadyExistsError(name)
 
 
 def refuse_occupied(context: Context, table_id: TableId) -> None:
-    """Check that on disk nothing but a real directory has the table's place: Lance would follow a link.
+    """Check that nothing but a directory has the table's place on a disk: Lance would follow a link.
 
     Raises:
         TableAlreadyExistsError: a file or a symbolic link is there.
     """
-    location = context.location(table_id.name)
-    real = os.path.isdir(location) and not os.path.islink(location)
-    if "://" not in location and os.path.lexists(location) and not real:
-        raise TableAlreadyExistsError(f"table id '{table_id}': a file or a symbolic link is at {location}")
+    directory = table_directory(table_id.name)
+    if context.storage.is_occupied(directory):
+        raise TableAlreadyExistsError(f"table id '{table_id}': a file or a symbolic link is at {directory!r}")
+
+
+def _declare_over_marker(context: Context, table_id: TableId, facts: TableFacts) -> None:
+    """Declare a name whose table was purged; a dropped one is refused.
+
+    A declare has no end: the client writes on its own and does not tell. Clearing a drop's marker for
+    it would show the old table again if that write fails.
+
+    Raises:
+        TableAlreadyExistsError: the table was dropped or deregistered, or purged a short while ago.
+        ConcurrentModificationError: another client holds or moved the marker.
+    """
+    stored = settle(context, table_id.name, facts.marker)
+    if stored is None or stored.marker.state is State.CLEARED:
+        raise ConcurrentModificationError(f"table id '{table_id}' was changed meanwhile: try again")
+    if stored.marker.state is State.PURGING:
+        raise busy(table_id.name, stored.marker)
+    if stored.marker.state is not State.PURGED:
+        raise already_exists(table_id, replace(facts, marker=stored))
+    if not creators_are_gone(stored.marker, now=context.clock.now(), timing=context.timing):
+        raise TableAlreadyExistsError(
+            f"table id '{table_id}' was purged, but a create from before its drop may still be on its way: "
+            "use create_table, or declare it again in half an hour"
+        )
+    require_replace(context.storage, to_do="declaring a table over a purged one")
+    claim = claim_revival(context, table_id.name, stored)
+    if not look_up(context.storage, table_id.name).empty:
+        claim.settle(moves.recover(claim.stored.marker, new_nonce()))
+        raise TableAlreadyExistsError(
+            f"table id '{table_id}' was purged but files turned up since: purge_table(['{table_id}']) "
+            "removes them, create_table writes over them"
+        )
+    _reserve(context, table_id)
+    claim.settle(moves.finish_revival(claim.stored.marker, new_nonce()))
 
 
 def _reserve(context: Context, table_id: TableId) -> None:
@@ -85,12 +139,13 @@ def _reserve(context: Context, table_id: TableId) -> None:
     with suppress(KeyExistsError):
         storage.create(name + DECLARED_SUFFIX, b"")
     try:
-        create_once(storage, table_file(name, RESERVED_FILE), f"reserved {uuid.uuid4().hex}".encode())
-    except KeyExistsError:
-        raise already_exists(table_id, look_up(storage, name)) from None
+        create_once(storage, table_file(name, RESERVED_FILE), f"reserved {new_nonce()}".encode())
+    except KeyExistsError as cause:
+        # Perhaps our own, from an answer that was lost, and changed since: so not "it existed before".
+        raise ConcurrentModificationError(f"table id '{table_id}' was declared meanwhile") from cause
     if storage.which_exist([table_file(name, f"{VERSIONS_DIRECTORY}/")]):
         # A create that began before us has committed: the table is its, not ours.
-        raise TableAlreadyExistsError(f"table id '{table_id}' was created meanwhile")
+        raise ConcurrentModificationError(f"table id '{table_id}' was created meanwhile")
 
 
 def _check_location(context: Context, table_id: TableId, location: str | None) -> None:

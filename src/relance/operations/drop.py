@@ -1,50 +1,173 @@
-"""Remove a table and its data."""
+"""Drop a table so that it can be undropped, and undrop it. Removing its files is in purge."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 from lance_namespace import DropTableRequest, DropTableResponse
 
-from relance.errors import InternalError, KeyNotFoundError, TableNotFoundError
+from relance.clock import to_millis
+from relance.config import parse_duration, parse_flag
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
+    KeyExistsError,
+    TableAlreadyExistsError,
+)
 from relance.identifiers import TableId
-from relance.lifecycle.marker import cleared
-from relance.lifecycle.marker_store import put_marker
-from relance.lifecycle.states import State
-from relance.listing.lookup import TableFacts, look_up
-from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, table_directory
+from relance.lifecycle import moves
+from relance.lifecycle.marker import Marker
+from relance.lifecycle.marker_store import StoredMarker, new_nonce, put_marker, stored_state
+from relance.lifecycle.moves import state_of
+from relance.lifecycle.retention import purge_after
+from relance.lifecycle.states import Action, State, is_allowed
+from relance.lifecycle.status import Exists, NotFound
+from relance.listing.lookup import look_up
+from relance.locations import table_directory
+from relance.operations.claims import settled_marker, swap
 from relance.operations.context import Context
-from relance.resolution import root_table_id
-from relance.storage.protocol import ObjectStorage
+from relance.operations.lance_tables import TableHead
+from relance.operations.purge import PurgeOptions, purge_name
+from relance.resolution import not_found, root_table_id
+from relance.storage.probe import require_create_only, require_replace
+
+TTL_PROPERTY = "relance.drop_ttl"
+"""Key in a table's Lance config that says how long a drop of it can be undone."""
+
+_ATTEMPTS = 5
 
 
 def drop_table(context: Context, request: DropTableRequest) -> DropTableResponse:
-    """Delete every file of the table; a deregistered one too. Repeat it when it failed half-way.
+    """Hide the table; its files stay until a purge. `context["purge"]="true"` purges at once.
 
     Raises:
-        TableNotFoundError: there is no such table.
+        TableNotFoundError: there is no such table, or it is dropped already.
+        InvalidInputError: a TTL is not a duration.
     """
     table_id = root_table_id(request.id)
-    facts = look_up(context.storage, table_id.name)
-    if not facts.holds_table:
-        raise TableNotFoundError(f"table id '{table_id}'")
-    _remove(context, table_id, facts)
-    return DropTableResponse(id=table_id.parts, location=context.location(table_id.name))
+    wishes = request.context or {}
+    ttl = _asked_ttl(wishes.get("ttl_ms"))
+    purge = parse_flag(wishes.get("purge", "false"), what="context['purge']")
+    if purge:
+        require_replace(context.storage, to_do="purging")
+    marker = soft_drop(context, table_id, ttl)
+    properties = _properties(marker)
+    if purge:
+        result = purge_name(context, table_id, PurgeOptions(force=True))
+        if result.error is not None:
+            raise result.error
+        properties |= {"purged": "true", "files": str(result.files), "bytes": str(result.bytes)}
+    return DropTableResponse(
+        id=table_id.parts, location=context.location(table_id.name), properties=properties
+    )
 
 
-def _remove(context: Context, table_id: TableId, facts: TableFacts) -> None:
-    storage, directory = context.storage, table_directory(table_id.name)
-    storage.delete_many(info.key for info in storage.list_recursive(directory))
-    left = next((info for info in storage.list_recursive(directory) if _is_there(storage, info.key)), None)
-    if left is not None:
-        raise InternalError(f"table id '{table_id}' is not gone: {left.key!r} is still there; drop it again")
-    storage.delete_many([table_id.name + DECLARED_SUFFIX, table_id.name + CREATING_SUFFIX])
-    if facts.marker is not None and facts.marker.marker.state is State.DEREGISTERED:
-        put_marker(storage, table_id.name, cleared(), over=facts.marker)
+def soft_drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Marker:
+    """Put the marker that hides the table, and return it.
 
-
-def _is_there(storage: ObjectStorage, key: str) -> bool:
-    """Tell an object from a folder object, which is listed without its last slash and has no such key."""
+    Raises:
+        TableNotFoundError: there is nothing to hide.
+        ConcurrentModificationError: the marker keeps changing.
+    """
+    storage, name = context.storage, table_id.name
+    head = context.tables.head(name)
+    if head is None and not look_up(storage, name).reserved:
+        stored = settled_marker(context, name)
+        raise not_found(table_id, stored.marker if stored else None)
+    require_create_only(storage, to_do="dropping a table")
+    marker = moves.drop(
+        None,
+        new_nonce(),
+        at=context.clock.now(),
+        ttl=ttl if ttl is not None else _ttl_of(head, context.timing.drop_ttl),
+        version=head.version if head else 0,
+    )
+    _properties(marker)  # an expiry that no clock can show is refused before anything is written
     try:
-        storage.head(key)
-    except KeyNotFoundError:
-        return False
-    return True
+        # Most tables were never dropped: without looking first, one request less.
+        return put_marker(storage, name, marker, over=None).marker
+    except KeyExistsError:
+        return _drop_over_marker(context, table_id, marker)
+
+
+def _drop_over_marker(context: Context, table_id: TableId, marker: Marker) -> Marker:
+    for _ in range(_ATTEMPTS):
+        stored = settled_marker(context, table_id.name)
+        if stored is not None and marker.nonce in {stored.marker.deletion_id, stored.marker.undid}:
+            return marker  # our own drop: its answer was lost and others have gone on from it
+        if not is_allowed(stored_state(stored), Action.DROP):
+            raise not_found(table_id, stored.marker if stored else None)
+        if stored is not None:
+            require_replace(context.storage, to_do="dropping a table a second time")
+        try:
+            return swap(context, table_id.name, _again(marker, stored), over=stored).marker
+        except ConcurrentModificationError:
+            continue
+    raise ConcurrentModificationError(f"table id '{table_id}' keeps changing: try again")
+
+
+def _again(marker: Marker, stored: StoredMarker | None) -> Marker:
+    """Return the same drop, over what is there now."""
+    over = stored.marker if stored else None
+    return replace(
+        marker,
+        nonce=new_nonce(),
+        was_deregistered=state_of(over) is State.DEREGISTERED,
+        writer_until=over.lease_until if over is not None and over.state is State.WRITING else None,
+    )
+
+
+def _asked_ttl(text: str | None) -> timedelta | None:
+    return None if text is None else parse_duration(text, what="context['ttl_ms']")
+
+
+def _ttl_of(head: TableHead | None, default: timedelta) -> timedelta:
+    text = head.config.get(TTL_PROPERTY) if head else None
+    return default if text is None else parse_duration(text, what=f"table config {TTL_PROPERTY!r}")
+
+
+def _properties(marker: Marker) -> dict[str, str]:
+    try:
+        due = purge_after(marker)
+    except OverflowError:
+        raise InvalidInputError(f"the TTL {marker.ttl} is longer than the calendar") from None
+    assert marker.deleted_at is not None  # a drop has a time
+    assert due is not None  # and a TTL
+    return {
+        "deleted_at_ms": str(to_millis(marker.deleted_at)),
+        "purge_after_ms": str(to_millis(due)),
+        "deletion_id": marker.deletion_id,
+    }
+
+
+def undrop_table(context: Context, table_id: TableId) -> Exists | NotFound:
+    """Show a dropped table again; one that was deregistered before is so again, and not found.
+
+    Raises:
+        TableNotFoundError: there is no dropped table of this name, or a purge has begun.
+        TableAlreadyExistsError: the table is not dropped.
+        InvalidTableStateError: its files are gone.
+        ConcurrentModificationError: another client holds or moved the marker.
+    """
+    require_replace(context.storage, to_do="undropping")
+    stored = settled_marker(context, table_id.name)
+    if stored is None or not is_allowed(stored.marker.state, Action.UNDROP):
+        raise _not_dropped(context, table_id, stored)
+    directory = table_directory(table_id.name)
+    if not context.storage.which_exist([f"{directory}/"]):
+        raise InvalidTableStateError(
+            f"the files of table id '{table_id}' are gone from {directory!r}: nothing can be undropped"
+        )
+    shown = swap(context, table_id.name, moves.undrop(stored.marker, new_nonce()), over=stored)
+    parts = tuple(table_id.parts)
+    return NotFound(parts) if shown.marker.hides else Exists(parts)
+
+
+def _not_dropped(context: Context, table_id: TableId, stored: StoredMarker | None) -> Exception:
+    if stored is not None and stored.marker.hides:
+        return not_found(table_id, stored.marker)
+    if look_up(context.storage, table_id.name).holds_table:
+        return TableAlreadyExistsError(f"table id '{table_id}' is not dropped")
+    return not_found(table_id, None)

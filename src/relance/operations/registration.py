@@ -13,14 +13,15 @@ from lance_namespace import (
 )
 
 from relance.errors import InvalidInputError, KeyExistsError, TableAlreadyExistsError, TableNotFoundError
-from relance.lifecycle.marker import cleared, deregistered
-from relance.lifecycle.marker_store import put_marker
-from relance.lifecycle.states import State
+from relance.lifecycle import moves
+from relance.lifecycle.marker_store import new_nonce
+from relance.lifecycle.states import Action, State, is_allowed
 from relance.listing.lookup import look_up
 from relance.locations import DEREGISTERED_FILE, directory_of_location, table_directory, table_file
+from relance.operations.claims import busy, swap
 from relance.operations.context import Context
 from relance.operations.requests import parse_mode, refuse_properties
-from relance.resolution import find_table, root_table_id
+from relance.resolution import find_table, not_found, root_table_id
 from relance.storage.probe import require_create_only, require_replace
 
 
@@ -44,7 +45,15 @@ def deregister_table(context: Context, request: DeregisterTableRequest) -> Dereg
     require_create_only(storage, to_do="deregistering a table")
     if facts.marker is not None:
         require_replace(storage, to_do="deregistering a table a second time")
-    put_marker(storage, table_id.name, deregistered(context.clock.now()), over=facts.marker)
+    marker = facts.marker.marker if facts.marker is not None else None
+    if marker is not None and not is_allowed(marker.state, Action.DEREGISTER):
+        raise busy(table_id.name, marker)
+    swap(
+        context,
+        table_id.name,
+        moves.deregister(marker, new_nonce(), at=context.clock.now()),
+        over=facts.marker,
+    )
     # The marker decides. This file is for clients that know only the spec's own one.
     with suppress(KeyExistsError):
         storage.create(table_file(table_id.name, DEREGISTERED_FILE), b"deregistered")
@@ -64,17 +73,20 @@ def register_table(context: Context, request: RegisterTableRequest) -> RegisterT
     mode = parse_mode(request.mode, RegisterMode, default=RegisterMode.CREATE)
     _check_location(context, table_id.name, request.location)
     facts = look_up(context.storage, table_id.name)
+    if facts.state not in {State.ABSENT, State.CLEARED, State.DEREGISTERED} and facts.marker is not None:
+        raise not_found(table_id, facts.marker.marker)
     if not facts.holds_table:
         raise TableNotFoundError(f"table id '{table_id}': no table data at {context.location(table_id.name)}")
     if not facts.hidden:
         if mode is RegisterMode.CREATE:
             raise TableAlreadyExistsError(f"table id '{table_id}' is registered")
         return RegisterTableResponse(location=context.location(table_id.name))
+    if facts.state is State.DEREGISTERED:
+        require_replace(context.storage, to_do="registering a table")
     # The file inside goes first: with the marker still there the table stays hidden if we stop here.
     context.storage.delete(table_file(table_id.name, DEREGISTERED_FILE))
-    if facts.marker is not None and facts.marker.marker.state is State.DEREGISTERED:
-        require_replace(context.storage, to_do="registering a table")
-        put_marker(context.storage, table_id.name, cleared(), over=facts.marker)
+    if facts.marker is not None and facts.state is State.DEREGISTERED:
+        swap(context, table_id.name, moves.register(facts.marker.marker, new_nonce()), over=facts.marker)
     return RegisterTableResponse(location=context.location(table_id.name))
 
 

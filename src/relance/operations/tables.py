@@ -17,7 +17,8 @@ from lance_namespace_urllib3_client.models.table_basic_stats import TableBasicSt
 from relance.listing.tables import list_tables as list_names
 from relance.operations.arrow_json import schema_to_json
 from relance.operations.context import Context
-from relance.operations.datasets import lance_errors, open_dataset
+from relance.operations.datasets import open_dataset
+from relance.operations.lance_errors import lance_errors
 from relance.operations.paging import page_of
 from relance.operations.requests import with_options
 from relance.resolution import find_table, require_root_namespace, root_table_id
@@ -82,13 +83,13 @@ def _details(context: Context, request: DescribeTableRequest, name: str, *, deta
     if not detailed:
         return {"version": dataset.version}
     with lance_errors(f"table id '{name}'", context.lance_options()):
-        stats = dataset.stats.dataset_stats()
-        summary = next((v["metadata"] for v in dataset.versions() if v["version"] == dataset.version), None)
+        summary = dataset.get_version()["metadata"]
     return {
         "version": dataset.version,
         "schema": schema_to_json(dataset.schema),
         "stats": TableBasicStats(
-            num_deleted_rows=stats["num_deleted_rows"], num_fragments=stats["num_fragments"]
+            num_deleted_rows=int(summary["total_deletion_file_rows"]),
+            num_fragments=int(summary["total_fragments"]),
         ),
         "metadata": summary,
     }

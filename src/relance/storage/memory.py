@@ -6,8 +6,9 @@ import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
+from relance.clock import Clock, SystemClock
 from relance.errors import KeyChangedError, KeyExistsError, KeyNotFoundError
 from relance.storage.protocol import Level, ObjectInfo, Stored, Version, check_key, check_prefix
 
@@ -26,8 +27,9 @@ class _Object:
 class MemoryStorage:
     """Objects in a dictionary, gone with the process."""
 
-    def __init__(self, name: str = "memory") -> None:
+    def __init__(self, name: str = "memory", clock: Clock | None = None) -> None:
         self._name = name
+        self._clock = clock or SystemClock()
         self._objects: dict[str, _Object] = {}
         self._lock = threading.Lock()
 
@@ -64,6 +66,12 @@ class MemoryStorage:
         for key in keys:
             self.delete(key)
 
+    def is_occupied(self, prefix: str) -> bool:
+        return False  # a key and a directory of the same name do not exclude each other
+
+    def prune(self, prefix: str) -> None:
+        check_prefix(prefix)  # there are no folders without objects here
+
     def head(self, key: str) -> ObjectInfo:
         return self._info(key, self._get(key))
 
@@ -94,6 +102,18 @@ class MemoryStorage:
             if (path in keys if not path.endswith("/") else any(key.startswith(path) for key in keys))
         )
 
+    def snapshot(self) -> dict[str, bytes]:
+        """Return all bodies by key."""
+        with self._lock:
+            return {key: each.body for key, each in self._objects.items()}
+
+    def copy(self) -> MemoryStorage:
+        """Return a store of its own with the same objects."""
+        twin = MemoryStorage(self._name, self._clock)
+        with self._lock:
+            twin._objects = dict(self._objects)
+        return twin
+
     def _get(self, key: str) -> _Object:
         with self._lock:
             found = self._objects.get(check_key(key))
@@ -102,7 +122,7 @@ class MemoryStorage:
         return found
 
     def _put(self, key: str, body: bytes) -> Version:
-        self._objects[key] = _Object(bytes(body), datetime.now(UTC))
+        self._objects[key] = _Object(bytes(body), self._clock.now())
         return self._objects[key].version
 
     @staticmethod

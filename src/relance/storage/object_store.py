@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -35,6 +35,10 @@ _DELETE_BATCH = 1000
 """Keys per delete request."""
 
 _PARALLEL = 8
+"""Look-ups under way at once."""
+
+_PARALLEL_DELETES = 4
+"""Delete requests under way at once."""
 
 
 class ObjectStoreStorage:
@@ -80,14 +84,39 @@ class ObjectStoreStorage:
 
     def delete_many(self, keys: Iterable[str]) -> None:
         remaining = iter(keys)
-        while batch := [check_key(key) for key in islice(remaining, _DELETE_BATCH)]:
-            try:
-                with self._translated(batch[0]):
-                    self._store.delete(batch)
-            except errors.KeyNotFoundError:
-                # A store that reports missing keys may have stopped at the first: go one by one.
-                for key in batch:
-                    self.delete(key)
+        batches = iter(lambda: [check_key(key) for key in islice(remaining, _DELETE_BATCH)], [])
+        first = next(batches, None)
+        second = next(batches, None)
+        if first is None:
+            return
+        if second is None:
+            self._delete_batch(first)
+            return
+        with ThreadPoolExecutor(_PARALLEL_DELETES) as pool:
+            pending = {pool.submit(self._delete_batch, batch) for batch in (first, second)}
+            for batch in batches:
+                if len(pending) >= _PARALLEL_DELETES:
+                    finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    for each in finished:
+                        each.result()
+                pending.add(pool.submit(self._delete_batch, batch))
+            for each in pending:
+                each.result()
+
+    def _delete_batch(self, batch: list[str]) -> None:
+        try:
+            with self._translated(batch[0]):
+                self._store.delete(batch)
+        except errors.KeyNotFoundError:
+            # A store that reports missing keys may have stopped at the first: go one by one.
+            for key in batch:
+                self.delete(key)
+
+    def is_occupied(self, prefix: str) -> bool:
+        return False  # a key and a directory of the same name do not exclude each other
+
+    def prune(self, prefix: str) -> None:
+        check_prefix(prefix)  # there are no folders without objects here
 
     def head(self, key: str) -> ObjectInfo:
         with self._translated(key):

@@ -13,6 +13,9 @@ Version = NewType("Version", str)
 """Identifies the exact bytes under a key; equal bytes may have equal versions, so bodies carry a nonce."""
 
 
+_UNSAFE_PARTS = frozenset({"", ".", ".."})
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """An object as it was read."""
@@ -87,6 +90,15 @@ class ObjectStorage(Protocol):
     def delete_many(self, keys: Iterable[str]) -> None:
         """Remove objects that nobody replaces, in as few requests as the store allows."""
 
+    def is_occupied(self, prefix: str) -> bool:
+        """Tell whether something that is no directory has this place, as only on a disk it can."""
+
+    def prune(self, prefix: str) -> None:
+        """Remove folders below the directory `prefix`, and itself, that hold no object.
+
+        Only a disk has such; they are left behind by writers that died.
+        """
+
     def head(self, key: str) -> ObjectInfo:
         """Return size and age.
 
@@ -113,7 +125,7 @@ def check_key(key: str) -> str:
     Raises:
         InvalidInputError: it is absolute, empty, or has an empty, '.' or '..' part.
     """
-    if not key or "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
+    if not key or "\0" in key or not _UNSAFE_PARTS.isdisjoint(key.split("/")):
         raise InvalidInputError(f"storage key {key!r} does not name an object below the root")
     return key
 

@@ -67,6 +67,12 @@ class FaultyStorage:
         chosen = list(keys)
         self._write("delete_many", ",".join(chosen), lambda: self.inner.delete_many(chosen))
 
+    def is_occupied(self, prefix: str) -> bool:
+        return self.inner.is_occupied(prefix)
+
+    def prune(self, prefix: str) -> None:
+        self.inner.prune(prefix)
+
     def head(self, key: str) -> ObjectInfo:
         self._reading("head", key)
         return self.inner.head(key)

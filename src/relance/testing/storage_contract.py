@@ -79,6 +79,13 @@ class StorageContract:
         assert [info.key for info in storage.list_recursive("")] == ["other"]
         storage.delete_many([])
 
+    def test_prune_leaves_every_object_alone(self, storage: ObjectStorage) -> None:
+        for key in ("t/a/b", "t/c", "u"):
+            storage.create(key, b"x")
+        for prefix in ("t", "t/a", "nothing", "u"):
+            storage.prune(prefix)
+        assert {info.key for info in storage.list_recursive("")} == {"t/a/b", "t/c", "u"}
+
     def test_head_tells_size_and_age(self, storage: ObjectStorage) -> None:
         storage.create("a", b"12345")
         info = storage.head("a")

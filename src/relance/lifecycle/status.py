@@ -1,0 +1,76 @@
+"""What a name is, as told to users. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from relance.lifecycle.marker import Marker
+from relance.lifecycle.retention import purge_after
+from relance.lifecycle.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The table is there and visible."""
+
+    id: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SoftDeleted:
+    """The table was dropped; its files are still there unless a purge has begun."""
+
+    id: tuple[str, ...]
+    deleted_at: datetime
+    purge_after: datetime | None
+    """From when a purge may take it."""
+    deletion_id: str
+    version: int
+    """The latest version when it was dropped; 0 when it was only declared."""
+    state: str
+    """deleted, or purging once its files are being removed, or reviving while a create takes it over."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """There is no such table, or it was purged, or it is deregistered."""
+
+    id: tuple[str, ...]
+
+
+TableStatus = Exists | SoftDeleted | NotFound
+
+
+def soft_deleted(table_id: tuple[str, ...], marker: Marker) -> SoftDeleted | None:
+    """Return the status of a dropped table; None when the marker is not one of a drop."""
+    if marker.deleted_at is None or marker.ttl is None:
+        return None
+    return SoftDeleted(
+        id=table_id,
+        deleted_at=marker.deleted_at,
+        purge_after=purge_after(marker),
+        deletion_id=marker.deletion_id,
+        version=marker.version,
+        state=marker.state.value,
+    )
+
+
+def why_hidden(name: str, marker: Marker) -> str:
+    """Return what became of a hidden table and what can be done, as the end of an error message."""
+    if marker.state is State.DEREGISTERED:
+        return f"is deregistered: register_table with location '{name}.lance' brings it back"
+    if marker.deleted_at is None or marker.state in {State.PURGED, State.SWEEPING}:
+        return "was purged" if marker.deleted_at is not None else "is hidden"
+    dropped = f"was dropped on {_second(marker.deleted_at)}"
+    if marker.state is State.PURGING:
+        return f"{dropped} and is being purged"
+    if marker.state is State.REVIVING:
+        return f"{dropped} and is being created anew"
+    due = purge_after(marker)
+    until = "" if due is None else f" until {_second(due)}"
+    return f"{dropped} and can be undropped{until}: undrop_table(['{name}'])"
+
+
+def _second(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

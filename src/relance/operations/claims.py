@@ -1,0 +1,163 @@
+"""A claim on a name: held by one purge or one revival, for as long as its lease is renewed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from relance.errors import ConcurrentModificationError, KeyChangedError, KeyExistsError
+from relance.lifecycle import moves
+from relance.lifecycle.marker import Marker
+from relance.lifecycle.marker_store import StoredMarker, new_nonce, put_marker, read_marker
+from relance.lifecycle.retention import holder_is_gone
+from relance.lifecycle.states import LEASED, State
+from relance.operations.context import Context
+
+_ATTEMPTS = 5
+"""How often an operation looks again when another one moved the marker first."""
+
+
+def swap(context: Context, name: str, marker: Marker, *, over: StoredMarker | None) -> StoredMarker:
+    """Swap the marker.
+
+    Raises:
+        ConcurrentModificationError: another client moved it first.
+    """
+    try:
+        return put_marker(context.storage, name, marker, over=over)
+    except (KeyExistsError, KeyChangedError) as cause:
+        raise ConcurrentModificationError(f"table id '{name}' was changed by another client") from cause
+
+
+@dataclass(slots=True)
+class Claim:
+    """The right to go on, checked against a clock that only this process sees."""
+
+    context: Context
+    name: str
+    stored: StoredMarker
+    deadline: float
+    renew_as: Callable[[Marker, str, str, datetime], Marker]
+
+    @property
+    def token(self) -> str:
+        return self.stored.marker.token
+
+    def ensure(self) -> None:
+        """Renew the lease once half of it is over.
+
+        Raises:
+            ConcurrentModificationError: the lease is over, or the claim was taken over: stop at once.
+        """
+        clock, lease = self.context.clock, self.context.timing.lease.total_seconds()
+        if clock.monotonic() >= self.deadline:
+            raise ConcurrentModificationError(f"the claim on table id '{self.name}' ran out: start again")
+        if clock.monotonic() >= self.deadline - lease / 2:
+            deadline = clock.monotonic() + lease
+            until = clock.now() + self.context.timing.lease
+            renewed = self.renew_as(self.stored.marker, new_nonce(), self.token, until)
+            self.stored = swap(self.context, self.name, renewed, over=self.stored)
+            self.deadline = deadline
+
+    def settle(self, marker: Marker) -> None:
+        """Give up the claim for the state that `marker` says.
+
+        Raises:
+            ConcurrentModificationError: the claim was taken over.
+        """
+        self.stored = swap(self.context, self.name, marker, over=self.stored)
+
+
+def claim_purge(context: Context, name: str, over: StoredMarker) -> Claim:
+    """Take the table for purging; only the holder deletes files.
+
+    Raises:
+        ConcurrentModificationError: another client moved the marker first.
+    """
+    return _claim(context, name, over, _purge_marker)
+
+
+def claim_revival(context: Context, name: str, over: StoredMarker) -> Claim:
+    """Take a dropped or purged name for a create.
+
+    Raises:
+        ConcurrentModificationError: another client moved the marker first.
+    """
+    return _claim(context, name, over, _revival_marker)
+
+
+def _purge_marker(marker: Marker, nonce: str, token: str, until: datetime) -> Marker:
+    return moves.claim_purge(marker, nonce, token=token, until=until)
+
+
+def _revival_marker(marker: Marker, nonce: str, token: str, until: datetime) -> Marker:
+    return moves.claim_revival(marker, nonce, token=token, until=until)
+
+
+def _claim(
+    context: Context, name: str, over: StoredMarker, make: Callable[[Marker, str, str, datetime], Marker]
+) -> Claim:
+    # The lease counts from before the request: its answer may come late.
+    deadline = context.clock.monotonic() + context.timing.lease.total_seconds()
+    until = context.clock.now() + context.timing.lease
+    nonce = new_nonce()
+    stored = swap(context, name, make(over.marker, nonce, nonce, until), over=over)
+    return Claim(context, name, stored, deadline, make)
+
+
+def settled_marker(context: Context, name: str) -> StoredMarker | None:
+    """Return the marker, after giving back a revival, a write or a sweep whose holder is gone.
+
+    Raises:
+        ConcurrentModificationError: a revival or a sweep is under way.
+        InvalidTableStateError: the marker cannot be understood.
+    """
+    return settle(context, name, read_marker(context.storage, name))
+
+
+def settle(context: Context, name: str, stored: StoredMarker | None) -> StoredMarker | None:
+    """Do the same with a marker that was just read."""
+    for _ in range(_ATTEMPTS):
+        if stored is None or stored.marker.state not in LEASED or stored.marker.state is State.PURGING:
+            return stored
+        if not holder_is_gone(stored.marker, now=context.clock.now(), timing=context.timing):
+            if stored.marker.state is State.WRITING:
+                return stored
+            raise busy(name, stored.marker)
+        with suppress(ConcurrentModificationError):
+            recover(context, name, stored)
+        stored = read_marker(context.storage, name)
+    raise ConcurrentModificationError(f"table id '{name}' keeps changing: try again")
+
+
+def recover(context: Context, name: str, stored: StoredMarker) -> None:
+    """Finish or give back the claim of a holder that is gone.
+
+    A revival that committed its data is finished: the create was done but for its last step.
+
+    Raises:
+        ConcurrentModificationError: another client was first.
+    """
+    marker = stored.marker
+    if marker.state is State.REVIVING:
+        done = context.tables.committed_version(name, marker.token, after=marker.version)
+        if done is not None:
+            swap(context, name, moves.finish_revival(marker, new_nonce()), over=stored)
+            return
+    swap(context, name, moves.recover(marker, new_nonce()), over=stored)
+
+
+def busy(name: str, marker: Marker) -> ConcurrentModificationError:
+    """Return the error for a name that another client holds."""
+    doing = {
+        State.PURGING: "is being purged",
+        State.REVIVING: "is being created",
+        State.SWEEPING: "has its marker swept",
+        State.WRITING: "is being overwritten",
+    }[marker.state]
+    until = marker.lease_until.isoformat(timespec="seconds") if marker.lease_until else "soon"
+    return ConcurrentModificationError(
+        f"table id '{name}' {doing} by another client, whose claim holds until {until}: try again later"
+    )

@@ -1,0 +1,152 @@
+"""What the lifecycle needs of Lance: a table's head, staged data, and commits that can be recognised.
+
+A protocol, because the lifecycle is proved against a model of it (testing.model_tables), which is
+itself checked against pylance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Protocol
+
+import lance
+import pyarrow as pa
+from lance.fragment import write_fragments
+
+from relance.config import StorageOptions
+from relance.errors import OutcomeUnknownError, RelanceError, ServiceUnavailableError, TableNotFoundError
+from relance.locations import table_directory, table_file
+from relance.operations.lance_errors import lance_errors, open_at
+from relance.storage.protocol import ObjectStorage
+
+
+@dataclass(frozen=True, slots=True)
+class TableHead:
+    """The latest version of a table."""
+
+    version: int
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedData:
+    """Data files that no version mentions yet, and the commit that would."""
+
+    token: str
+    files: tuple[str, ...]
+    """Keys of the data files, with names of their own."""
+    commit: Any
+
+
+class LanceTables(Protocol):
+    """Lance, as far as create, drop and undrop need it."""
+
+    def head(self, name: str) -> TableHead | None:
+        """Return the latest version, or None when the table has none."""
+
+    def stage(
+        self, name: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
+    ) -> StagedData:
+        """Write data files, to be committed as version 1 or, with `overwrite`, over an existing table."""
+
+    def commit(
+        self, name: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
+    ) -> int:
+        """Commit staged data and return its version; as the `first`, only if there is no version 1.
+
+        Raises:
+            OutcomeUnknownError: no answer; it may have been committed.
+            RelanceError: it was not committed.
+        """
+
+    def committed_version(self, name: str, token: str, *, after: int) -> int | None:
+        """Return the version later than `after` that was committed under `token`, if there is one."""
+
+    def discard(self, staged: StagedData) -> None:
+        """Remove staged data files that no version mentions."""
+
+
+class PylanceTables:
+    """The real thing."""
+
+    def __init__(
+        self, storage: ObjectStorage, location: Callable[[str], str], options: StorageOptions
+    ) -> None:
+        self._storage = storage
+        self._location = location
+        self._options = options
+
+    def head(self, name: str) -> TableHead | None:
+        if self._storage.is_occupied(table_directory(name)):
+            return None  # a file or a link: Lance would stumble over the one and follow the other
+        try:
+            dataset = open_at(self._location(name), self._options, name)
+        except TableNotFoundError:
+            return None
+        return TableHead(int(dataset.version), dict(dataset.config()))
+
+    def stage(
+        self, name: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
+    ) -> StagedData:
+        with lance_errors(f"table id '{name}'", options):
+            transaction = write_fragments(
+                data,
+                self._location(name),
+                mode="overwrite" if overwrite else "create",
+                return_transaction=True,
+                storage_options=dict(options) or None,
+            )
+        files = (file.path for fragment in transaction.operation.fragments for file in fragment.files)
+        return StagedData(
+            token=token,
+            files=tuple(table_file(name, f"data/{path}") for path in files),
+            commit=replace(transaction, uuid=token),
+        )
+
+    def commit(
+        self, name: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
+    ) -> int:
+        try:
+            with lance_errors(f"table id '{name}'", options):
+                dataset = lance.LanceDataset.commit(
+                    self._location(name),
+                    staged.commit,
+                    # As the first: no retries, which would make it an overwrite of somebody's table.
+                    max_retries=0 if first else 20,
+                    commit_timeout=timeout,
+                    storage_options=dict(options) or None,
+                )
+        except ServiceUnavailableError as cause:
+            raise OutcomeUnknownError(cause.detail) from cause
+        return int(dataset.version)
+
+    def committed_version(self, name: str, token: str, *, after: int) -> int | None:
+        head = self.head(name)
+        if head is None:
+            return None
+        with lance_errors(f"table id '{name}'", self._options):
+            dataset = open_at(self._location(name), self._options, name)
+            for version in range(head.version, after, -1):
+                if _token_of(dataset, version) == token:
+                    return version
+        return None
+
+    def discard(self, staged: StagedData) -> None:
+        self._storage.delete_many(staged.files)
+
+
+def _token_of(dataset: lance.LanceDataset, version: int) -> str | None:
+    try:
+        transaction = dataset.read_transaction(version)
+    except (OSError, ValueError) as cause:
+        if "not found" in str(cause).lower():
+            return None  # cleaned up
+        raise
+    return None if transaction is None else str(transaction.uuid)
+
+
+def is_settled(failure: RelanceError) -> bool:
+    """Tell whether a failed commit certainly did not happen."""
+    return not isinstance(failure, ServiceUnavailableError)

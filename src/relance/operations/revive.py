@@ -1,0 +1,95 @@
+"""Create over a dropped or purged name: a new version on top of what was there, so its history stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from relance.config import StorageOptions
+from relance.errors import ConcurrentModificationError, RelanceError
+from relance.identifiers import TableId
+from relance.lifecycle import moves
+from relance.lifecycle.marker_store import StoredMarker, new_nonce
+from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, DEREGISTERED_FILE, table_file
+from relance.operations.claims import Claim, claim_revival
+from relance.operations.context import Context
+from relance.operations.lance_tables import StagedData, is_settled
+from relance.storage.probe import require_replace
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What a create wants to write."""
+
+    table_id: TableId
+    data: pa.Table
+    options: StorageOptions
+
+    @property
+    def name(self) -> str:
+        return self.table_id.name
+
+
+def revive(context: Context, new: NewTable, stored: StoredMarker) -> int:
+    """Claim the name, write, commit, and show it. Returns the version.
+
+    Raises:
+        ConcurrentModificationError: another client moved the marker.
+    """
+    require_replace(context.storage, to_do="creating a table over a dropped one")
+    claim = claim_revival(context, new.name, stored)
+    # The new table is not deregistered, whatever the dropped one was; the marker remembers that.
+    context.storage.delete(table_file(new.name, DEREGISTERED_FILE))
+    version = _write(context, new, claim)
+    claim.settle(moves.finish_revival(claim.stored.marker, new_nonce()))
+    context.storage.delete_many([new.name + CREATING_SUFFIX, new.name + DECLARED_SUFFIX])
+    return version
+
+
+def _write(context: Context, new: NewTable, claim: Claim) -> int:
+    try:
+        # A version may be there even below a tombstone: of a create that committed after the purge.
+        head = context.tables.head(new.name)
+        staged = context.tables.stage(
+            new.name, new.data, token=claim.token, overwrite=head is not None, options=new.options
+        )
+    except RelanceError:
+        _give_back(claim)
+        raise
+    try:
+        # Until here nothing was changed. What follows must not happen once the lease is over.
+        claim.ensure()
+        return context.tables.commit(
+            new.name,
+            staged,
+            first=head is None,
+            timeout=min(context.timing.commit_timeout, context.timing.lease / 2),
+            options=new.options,
+        )
+    except RelanceError as failure:
+        return _after_failed_commit(context, new, claim, staged, failure)
+
+
+def _after_failed_commit(
+    context: Context, new: NewTable, claim: Claim, staged: StagedData, failure: RelanceError
+) -> int:
+    """Settle a failed commit: it may have landed all the same.
+
+    Raises:
+        RelanceError: it did not, or nobody can tell.
+    """
+    committed = context.tables.committed_version(new.name, staged.token, after=claim.stored.marker.version)
+    if committed is not None:
+        return committed
+    if is_settled(failure):
+        context.tables.discard(staged)
+        _give_back(claim)
+    raise failure
+
+
+def _give_back(claim: Claim) -> None:
+    try:
+        claim.settle(moves.recover(claim.stored.marker, new_nonce()))
+    except ConcurrentModificationError:
+        return  # taken over: it is no longer ours to give back

@@ -1,0 +1,89 @@
+"""A thin model of Lance's commits over plain objects, for exploring the lifecycle request by request.
+
+A version is a JSON manifest under the next number, put if absent. tests/lifecycle/test_model_tables.py
+holds it against pylance.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from relance.clock import Clock
+from relance.config import StorageOptions
+from relance.errors import InternalError, KeyExistsError, KeyNotFoundError, OutcomeUnknownError
+from relance.listing.manifest_files import NamingScheme, list_manifests, manifest_key
+from relance.locations import table_file
+from relance.operations.lance_tables import StagedData, TableHead
+from relance.storage.protocol import ObjectStorage
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """What a manifest of the model says."""
+
+    token: str
+    data: Any
+    files: tuple[str, ...]
+
+
+def read_version(storage: ObjectStorage, key: str) -> ModelVersion:
+    """Return the manifest under `key`."""
+    fields = json.loads(storage.read(key).body)
+    return ModelVersion(fields["token"], fields["data"], tuple(fields["files"]))
+
+
+class ModelTables:
+    """Lance, reduced to its requests. Data is any JSON value."""
+
+    def __init__(self, storage: ObjectStorage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+
+    def head(self, name: str) -> TableHead | None:
+        manifests = list_manifests(self._storage, name, None)
+        return TableHead(manifests[-1].version, {}) if manifests else None
+
+    def stage(
+        self, name: str, data: Any, *, token: str, overwrite: bool, options: StorageOptions
+    ) -> StagedData:
+        if not overwrite and list_manifests(self._storage, name, None):
+            raise InternalError("dataset already exists")
+        file = table_file(name, f"data/{token}")
+        self._storage.create(file, json.dumps(data).encode())
+        manifest = {"token": token, "data": data, "files": [file]}
+        return StagedData(token, (file,), json.dumps(manifest).encode())
+
+    def commit(
+        self, name: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
+    ) -> int:
+        deadline = self._clock.monotonic() + timeout.total_seconds()
+        while True:
+            manifests = [] if first else list_manifests(self._storage, name, None)
+            version = manifests[-1].version + 1 if manifests else 1
+            if self._clock.monotonic() > deadline:
+                # As pylance with commit_timeout: nothing is sent any more once the time is over.
+                raise OutcomeUnknownError("the commit timed out")
+            try:
+                self._storage.create(manifest_key(name, None, version, NamingScheme.V2), staged.commit)
+            except KeyExistsError as cause:
+                if first:
+                    raise InternalError("dataset already exists") from cause
+                continue
+            return version
+
+    def committed_version(self, name: str, token: str, *, after: int) -> int | None:
+        for manifest in reversed(list_manifests(self._storage, name, None)):
+            if manifest.version <= after:
+                return None
+            try:
+                if read_version(self._storage, manifest.info.key).token == token:
+                    return manifest.version
+            except KeyNotFoundError:
+                continue  # cleaned up
+        return None
+
+    def discard(self, staged: StagedData) -> None:
+        self._storage.delete_many(staged.files)

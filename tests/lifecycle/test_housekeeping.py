@@ -1,0 +1,262 @@
+"""Sweep, scrub, migrate; damaged markers; stores that ignore conditions."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import lance
+import pytest
+from lance.namespace import DirectoryNamespace as NativeNamespace
+from lance_namespace import DeregisterTableRequest
+from tests.lifecycle.conftest import Open
+from tests.lifecycle.helpers import drop, ipc, make, rows, tables
+
+import relance
+from relance.errors import InvalidTableStateError, RelanceError, UnsupportedOperationError
+from relance.lifecycle import moves
+from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
+from relance.lifecycle.states import State
+from relance.lifecycle.status import Exists, NotFound, SoftDeleted
+from relance.operations.scrub import Problem
+from relance.storage import probe
+from relance.testing.clock import ManualClock
+from relance.testing.faults import CarelessStorage
+
+Catalog = relance.DirectoryNamespace
+
+
+def _keys(catalog: Catalog) -> set[str]:
+    return {info.key for info in catalog._context.storage.list_level("").files}
+
+
+def test_a_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog, clock: ManualClock) -> None:
+    make(catalog, "undropped", 1)
+    drop(catalog, "undropped")
+    catalog.undrop_table(["undropped"])
+    make(catalog, "purged", 1)
+    drop(catalog, "purged", purge="true")
+    make(catalog, "dropped", 1)
+    drop(catalog, "dropped")
+    assert catalog.sweep_markers() == []
+    clock.advance(timedelta(days=8))
+    assert catalog.sweep_markers(dry_run=True) == ["purged", "undropped"]
+    assert "purged.deleted" in _keys(catalog)
+    assert catalog.sweep_markers() == ["purged", "undropped"]
+    assert {key for key in _keys(catalog) if key.endswith(".deleted")} == {"dropped.deleted"}
+    assert rows(catalog, "undropped") == [1]
+    catalog.undrop_table(["dropped"])
+    assert rows(catalog, "dropped") == [1]
+
+
+def test_a_tombstone_with_files_below_it_is_not_swept(catalog: Catalog, clock: ManualClock) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t", purge="true")
+    catalog._context.storage.create("t.lance/_versions/1.manifest", b"a late create")
+    clock.advance(timedelta(days=8))
+    assert catalog.sweep_markers() == []
+    assert tables(catalog) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"x" * 200,
+        b'{"format": 2, "state": "frozen", "why": "a later release wrote this one, and knows"}',
+    ],
+    ids=["empty", "damaged", "newer"],
+)
+def test_a_marker_that_is_not_understood_is_never_purged_revived_or_overwritten(
+    catalog: Catalog, clock: ManualClock, body: bytes
+) -> None:
+    make(catalog, "t", 1)
+    storage = catalog._context.storage
+    storage.create("t.deleted", body)
+    clock.advance(timedelta(days=9999))
+    calls = (
+        lambda: catalog.create_table({"id": ["t"], "mode": "overwrite"}, ipc(2)),
+        lambda: catalog.declare_table({"id": ["t"]}),
+        lambda: drop(catalog, "t"),
+        lambda: catalog.undrop_table(["t"]),
+        lambda: catalog.purge_table(["t"], force=True),
+        lambda: catalog.table_status(["t"]),
+        lambda: catalog.describe_table({"id": ["t"]}),
+        lambda: catalog.register_table({"id": ["t"], "location": "t.lance"}),
+    )
+    for call in calls:
+        with pytest.raises(InvalidTableStateError, match="marker of table 't'"):
+            call()
+    assert catalog.purge_tables() == []
+    assert catalog.sweep_markers() == []
+    assert catalog.list_dropped_tables() == []
+    findings = catalog.scrub(repair=True)
+    assert [(each.name, each.problem, each.repaired) for each in findings] == [
+        ("t", Problem.DAMAGED_MARKER, False)
+    ]
+    assert storage.read("t.deleted").body == body
+    assert lance.dataset(
+        catalog._context.location("t"), storage_options=dict(catalog._context.lance_options()) or None
+    ).to_table()["x"].to_pylist() == [1]
+
+
+def test_scrub_finds_and_mends_what_crashes_leave_behind(catalog: Catalog, clock: ManualClock) -> None:
+    storage = catalog._context.storage
+    for name in ("no-data", "stale-purge", "stale-create", "below"):
+        make(catalog, name, 1)
+        drop(catalog, name)
+    storage.delete_many([info.key for info in storage.list_recursive("no-data.lance")])
+    until = clock.now() + timedelta(minutes=10)
+    for name, claim in (("stale-purge", moves.claim_purge), ("stale-create", moves.claim_revival)):
+        stored = read_marker(storage, name)
+        assert stored is not None
+        put_marker(storage, name, claim(stored.marker, new_nonce(), token="dead", until=until), over=stored)
+    catalog.purge_table(["below"], force=True)
+    storage.create("below.lance/data/late", b"x")
+    storage.create("leftover.lance/data/x", b"x")
+    make(catalog, "signed", 1)
+    storage.create("signed.creating", b"")
+    assert Problem.STALE_PURGE not in {each.problem for each in catalog.scrub()}, "its lease is not over"
+    clock.advance(timedelta(hours=1))
+    expected = {
+        ("below", Problem.DATA_BELOW_TOMBSTONE),
+        ("leftover", Problem.DATA_WITHOUT_TABLE),
+        ("no-data", Problem.MARKER_WITHOUT_DATA),
+        ("signed.creating", Problem.STALE_SIGN),
+        ("stale-create", Problem.STALE_REVIVAL),
+        ("stale-purge", Problem.STALE_PURGE),
+    }
+    found = catalog.scrub()
+    assert {(each.name, each.problem) for each in found} == expected
+    assert not any(each.repaired for each in found)
+    assert all(each.remedy for each in found)
+    repaired = catalog.scrub(repair=True)
+    assert {(each.name, each.problem) for each in repaired if each.repaired} == expected
+    assert catalog.scrub() == []
+    assert tables(catalog) == ["signed"]
+    catalog.undrop_table(["stale-create"])
+    assert rows(catalog, "stale-create") == [1]
+    assert catalog.table_status(["stale-purge"]) == NotFound(("stale-purge",))
+
+
+def test_a_create_that_committed_but_died_before_its_last_step_is_finished(
+    catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("relance.operations.claims.Claim.settle", die)
+        with pytest.raises(KeyboardInterrupt):
+            catalog.create_table({"id": ["t"]}, ipc(2))
+    assert tables(catalog) == []
+    with pytest.raises(RelanceError, match="is being created"):
+        catalog.undrop_table(["t"])
+    clock.advance(timedelta(hours=1))
+    with pytest.raises(RelanceError, match="is not dropped"):
+        catalog.undrop_table(["t"])
+    assert rows(catalog, "t") == [2]
+    assert rows(catalog, "t", version=1) == [1]
+
+
+def test_a_create_that_died_before_its_commit_gives_the_dropped_table_back(
+    catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("relance.operations.lance_tables.PylanceTables.commit", die)
+        with pytest.raises(KeyboardInterrupt):
+            catalog.create_table({"id": ["t"]}, ipc(2))
+    clock.advance(timedelta(hours=1))
+    catalog.undrop_table(["t"])
+    assert rows(catalog, "t") == [1]
+
+
+def test_markers_of_native_clients_are_brought_to_the_root(open_catalog: Open, clock: ManualClock) -> None:
+    catalog = open_catalog()
+    root = catalog._context.connection.lance_root
+    options = dict(catalog._context.lance_options())
+    native = NativeNamespace(
+        root=root, manifest_enabled="false", **{f"storage.{key}": value for key, value in options.items()}
+    )
+    for name in ("hidden", "plain"):
+        lance.write_dataset([{"x": 1}], f"{root}/{name}.lance", storage_options=options or None)
+    lance.write_dataset(
+        [{"x": 1}], namespace_client=native, table_id=["written"], storage_options=options or None
+    )
+    native.deregister_table(DeregisterTableRequest(id=["hidden"]))
+    catalog._context.storage.create("reserved.lance/.lance-reserved", b"reserved")
+    assert tables(catalog) == ["plain", "reserved", "written"]
+    plan = catalog.migrate_markers(dry_run=True)
+    assert (plan.deregistered, plan.declared, plan.already_migrated) == (("hidden",), ("reserved",), False)
+    assert ".relance-root" not in _keys(catalog)
+    assert catalog.migrate_markers().declared == ("reserved",)
+    assert {".relance-root", "hidden.deleted", "reserved.declared"} <= _keys(catalog)
+    again = catalog.migrate_markers()
+    assert (again.deregistered, again.declared, again.already_migrated) == ((), (), True)
+    assert tables(catalog) == ["plain", "reserved", "written"]
+    assert catalog.list_tables({"id": [], "include_declared": False}).tables == ["plain", "written"]
+    catalog.register_table({"id": ["hidden"], "location": "hidden.lance"})
+    assert "hidden" in tables(catalog)
+
+
+def _careless(catalog: Catalog, *, ignores_create_only: bool) -> Catalog:
+    """Give the catalog a store that takes conditional writes and ignores the conditions."""
+    probe._seen.clear()
+    context = catalog._context
+    storage = CarelessStorage(context.storage, ignores_create_only=ignores_create_only, ignores_replace=True)
+    renamed = dataclasses.replace(
+        context, connection=dataclasses.replace(context.connection, storage=storage)
+    )
+    catalog._context = renamed
+    return catalog
+
+
+@pytest.fixture
+def fresh_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relance.storage.probe._seen", {})
+
+
+@pytest.mark.usefixtures("fresh_probes")
+def test_on_a_store_without_compare_and_swap_only_the_safe_half_works(catalog: Catalog) -> None:
+    make(catalog, "t", 1)
+    make(catalog, "u", 2)
+    _careless(catalog, ignores_create_only=False)
+    drop(catalog, "t")
+    assert tables(catalog) == ["u"]
+    assert isinstance(catalog.table_status(["t"]), SoftDeleted)
+    assert [each.id for each in catalog.list_dropped_tables()] == [("t",)]
+    calls = (
+        lambda: catalog.undrop_table(["t"]),
+        lambda: catalog.purge_table(["t"], force=True),
+        lambda: catalog.create_table({"id": ["t"]}, ipc(3)),
+        lambda: drop(catalog, "u", purge="true"),
+    )
+    for call in calls:
+        with pytest.raises(UnsupportedOperationError) as caught:
+            call()
+        assert catalog._context.storage.name in str(caught.value)
+        assert "docs/stores.md" in str(caught.value)
+    assert catalog.table_status(["u"]) == Exists(("u",))
+    stored = read_marker(catalog._context.storage, "t")
+    assert stored is not None
+    assert stored.marker.state is State.DELETED
+
+
+@pytest.mark.usefixtures("fresh_probes")
+def test_on_a_store_without_create_only_a_drop_is_refused_too(catalog: Catalog) -> None:
+    make(catalog, "t", 1)
+    _careless(catalog, ignores_create_only=True)
+    for call in (lambda: drop(catalog, "t"), lambda: catalog.declare_table({"id": ["new"]})):
+        with pytest.raises(UnsupportedOperationError, match="create-only"):
+            call()
+    assert tables(catalog) == ["t"]
+    assert rows(catalog, "t") == [1]

@@ -1,0 +1,152 @@
+"""Each guard is switched off once, and the explorer must notice: a guard nobody misses is none.
+
+The guard of reading back after a lost answer is in test_lost_answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+from tests.lifecycle import scenarios
+from tests.lifecycle.scenarios import (
+    LONG,
+    Step,
+    creates,
+    declares,
+    drops,
+    make_scenario,
+    overwrites,
+    purges,
+    run_all,
+    sweeps,
+    undrops,
+)
+
+from relance.lifecycle import marker_store
+from relance.lifecycle.marker_store import StoredMarker
+from relance.locations import MARKER_SUFFIX
+from relance.operations import claims, create, declare, drop, overwrite, purge, sweep
+from relance.operations.context import Context
+from relance.storage.probe import Capabilities
+from relance.storage.protocol import ObjectStorage
+from relance.testing.explorer import Budget, Exploration
+
+LIVE: Sequence[Step] = (creates("a"),)
+DROPPED: Sequence[Step] = (*LIVE, drops())
+UNDROPPED: Sequence[Step] = (*DROPPED, undrops())
+
+STALE_CREATE_THEN_DECLARE = ([creates("b")], [creates("c"), drops(), purges(), declares()])
+
+
+def _explore(actors: Sequence[Sequence[Step]], budget: Budget, **options: Any) -> Exploration:
+    return run_all(make_scenario(actors, **options), budget)
+
+
+def _settle_by_deleting(claim: claims.Claim, marker: object) -> None:
+    """What looks simpler: the purge's last step removes the marker."""
+    claim.context.storage.delete(claim.name + MARKER_SUFFIX)
+
+
+def test_without_the_tombstone_a_late_create_shows_a_table_whose_data_is_gone() -> None:
+    with mock.patch.object(claims.Claim, "settle", _settle_by_deleting):
+        result = _explore([[creates("b")], [creates("c"), drops(), purges()]], Budget())
+    assert result.violation is not None
+
+
+def test_without_the_look_after_the_commit_a_create_reports_success_for_a_hidden_table() -> None:
+    def never(storage: ObjectStorage, name: str, seen: StoredMarker | None) -> bool:
+        return True
+
+    with mock.patch.object(create, "is_unchanged", never):
+        result = _explore([[creates("b")], [creates("c"), drops(), purges()]], Budget())
+    assert result.violation is not None
+
+
+def test_without_the_look_before_the_commit_a_stale_create_breaks_a_declared_table() -> None:
+    real = marker_store.is_unchanged
+
+    class OnlyAfter:
+        """Looks only when a version is there already: after the commit."""
+
+        def __call__(self, storage: ObjectStorage, name: str, seen: StoredMarker | None) -> bool:
+            committed = storage.which_exist([f"{name}.lance/_versions/"])
+            return real(storage, name, seen) if committed else True
+
+    with mock.patch.object(create, "is_unchanged", OnlyAfter()):
+        result = _explore(STALE_CREATE_THEN_DECLARE, Budget(ticks=1))
+    assert result.violation is not None
+
+
+def test_without_the_wait_a_declare_after_a_purge_meets_creates_from_before_the_drop() -> None:
+    with mock.patch.object(declare, "creators_are_gone", return_value=True):
+        result = _explore(STALE_CREATE_THEN_DECLARE, Budget())
+    assert result.violation is not None
+
+
+def test_without_nonces_a_swap_takes_a_newer_drop_for_the_one_it_read() -> None:
+    with mock.patch.object(scenarios._Nonces, "__call__", return_value="same"):
+        result = _explore([[purges()], [undrops(), drops()]], Budget(), start=DROPPED)
+    assert result.violation is not None
+
+
+@pytest.mark.parametrize(
+    ("actors", "start"),
+    [
+        pytest.param(([purges()], [purges(), creates("b")]), DROPPED, id="purge"),
+        pytest.param(([creates("b")], [undrops()]), DROPPED, id="revival"),
+    ],
+)
+def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over(
+    actors: Sequence[Sequence[Step]], start: Sequence[Step]
+) -> None:
+    with (
+        mock.patch.object(claims, "holder_is_gone", return_value=True),
+        mock.patch.object(purge, "holder_is_gone", return_value=True),
+    ):
+        result = _explore(actors, Budget(), start=start)
+    assert result.violation is not None
+
+
+def test_without_looking_at_its_own_lease_a_stalled_purge_deletes_a_later_table() -> None:
+    with mock.patch.object(claims.Claim, "ensure", return_value=None):
+        result = _explore([[purges()], [purges(), creates("b")]], Budget(ticks=1), start=DROPPED)
+    assert result.violation is not None
+
+
+def test_without_a_claim_a_sweep_removes_a_newer_drop() -> None:
+    def remove(context: Context, name: str, stored: StoredMarker) -> None:
+        context.storage.delete(name + MARKER_SUFFIX)
+
+    with mock.patch.object(sweep, "_remove", remove):
+        result = _explore([[sweeps()], [drops()]], Budget(), start=UNDROPPED, age=LONG)
+    assert result.violation is not None
+
+
+def test_without_knowing_its_own_deletion_a_drop_whose_answer_was_lost_is_done_twice() -> None:
+    real = claims.settled_marker
+
+    def forget(context: Context, name: str) -> StoredMarker | None:
+        stored = real(context, name)
+        if stored is None:
+            return None
+        return replace(stored, marker=replace(stored.marker, deletion_id="", undid=""))
+
+    with mock.patch.object(drop, "settled_marker", forget):
+        result = _explore([[drops()], [undrops()]], Budget(lost=1, ticks=1), start=LIVE)
+    assert result.violation is not None
+
+
+def test_without_its_announcement_an_overwrite_commits_files_that_a_purge_took() -> None:
+    with mock.patch.object(overwrite, "capabilities", return_value=Capabilities(True, False)):
+        result = _explore([[overwrites("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE)
+    assert result.violation is not None
+
+
+def test_without_the_wait_a_purge_takes_files_that_an_overwrite_is_committing() -> None:
+    with mock.patch.object(purge, "writers_are_gone", return_value=True):
+        result = _explore([[overwrites("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE)
+    assert result.violation is not None

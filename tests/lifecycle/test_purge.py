@@ -1,0 +1,253 @@
+"""Purge: never a live table, never before its time, never more than the table's own files."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import lance
+import pytest
+from tests.lifecycle.conftest import Open
+from tests.lifecycle.helpers import drop, ipc, make, rows, tables
+
+import relance
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from relance.identifiers import TableId
+from relance.lifecycle import moves
+from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
+from relance.lifecycle.status import NotFound, SoftDeleted
+from relance.operations.purge import PurgeOptions, PurgeProgress, purge_name
+from relance.testing.clock import ManualClock
+
+Catalog = relance.DirectoryNamespace
+WEEK = timedelta(days=7)
+SKEW = timedelta(minutes=5)
+
+
+def _files(catalog: Catalog, name: str) -> list[str]:
+    return sorted(info.key for info in catalog._context.storage.list_recursive(f"{name}.lance"))
+
+
+def test_a_live_table_is_never_purged(catalog: Catalog) -> None:
+    make(catalog, "t", 1)
+    for force in (False, True):
+        with pytest.raises(InvalidTableStateError, match="drop it first"):
+            catalog.purge_table(["t"], force=force)
+    result = catalog.purge_tables([["t"]], force=True)
+    assert isinstance(result[0].error, InvalidTableStateError)
+    assert catalog.purge_tables() == []
+    assert rows(catalog, "t") == [1]
+
+
+def test_before_its_time_a_table_is_purged_only_by_force(catalog: Catalog, clock: ManualClock) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    clock.advance(WEEK)  # the skew allowance is still to come
+    with pytest.raises(InvalidTableStateError, match="force=True"):
+        catalog.purge_table(["t"])
+    assert isinstance(catalog.purge_tables([["t"]])[0].error, InvalidTableStateError)
+    assert catalog.purge_tables() == []
+    result = catalog.purge_table(["t"], force=True)
+    assert result.purged
+    assert _files(catalog, "t") == []
+
+
+def test_a_purge_removes_all_files_and_says_how_many(catalog: Catalog, clock: ManualClock) -> None:
+    make(catalog, "t", 1, 2, 3)
+    lance.dataset(namespace_client=catalog, table_id=["t"]).tags.create("v1", 1)
+    make(catalog, "other", 9)
+    infos = list(catalog._context.storage.list_recursive("t.lance"))
+    drop(catalog, "t")
+    clock.advance(WEEK + SKEW)
+    seen: list[PurgeProgress] = []
+    plan = catalog.purge_tables(dry_run=True)
+    assert [(each.id, each.files, each.dry_run, each.purged) for each in plan] == [
+        (("t",), len(infos), True, False)
+    ]
+    assert len(_files(catalog, "t")) == len(infos)
+    done = catalog.purge_tables(progress=seen.append)
+    assert [(each.id, each.files, each.bytes, each.left, each.error) for each in done] == [
+        (("t",), len(infos), sum(info.size for info in infos), (), None)
+    ]
+    assert seen[-1].files == len(infos)
+    assert catalog.table_status(["t"]) == NotFound(("t",))
+    assert tables(catalog) == ["other"]
+    assert rows(catalog, "other") == [9]
+    for call in (catalog.purge_table, catalog.undrop_table):
+        with pytest.raises(TableNotFoundError, match="was purged"):
+            call(["t"])
+
+
+def test_purge_all_takes_exactly_those_whose_time_has_passed(catalog: Catalog, clock: ManualClock) -> None:
+    for name, ttl in (("old", "1h"), ("older", "1h"), ("young", "30d")):
+        make(catalog, name, 1)
+        drop(catalog, name, ttl_ms=ttl)
+        clock.advance(timedelta(minutes=1))
+    clock.advance(timedelta(hours=2))
+    assert [each.id for each in catalog.list_purgable_tables()] == [("old",), ("older",)]
+    cut_off = clock.now() - timedelta(hours=2, minutes=2, seconds=30)
+    assert [each.id for each in catalog.list_purgable_tables(cut_off)] == [("old",)]
+    assert [each.id for each in catalog.purge_tables(deleted_before=cut_off)] == [("old",)]
+    assert [each.id for each in catalog.purge_tables()] == [("older",)]
+    assert [each.id for each in catalog.list_dropped_tables()] == [("young",)]
+
+
+def test_one_failure_does_not_stop_the_rest(catalog: Catalog) -> None:
+    make(catalog, "live", 1)
+    make(catalog, "dropped", 2)
+    drop(catalog, "dropped")
+    results = catalog.purge_tables([["live"], ["missing"], ["dropped"]], force=True)
+    assert [type(each.error).__name__ for each in results] == [
+        "InvalidTableStateError",
+        "TableNotFoundError",
+        "NoneType",
+    ]
+    assert tables(catalog) == ["live"]
+
+
+def test_drop_with_purge_goes_through_the_same_guard(catalog: Catalog) -> None:
+    make(catalog, "t", 1)
+    properties = drop(catalog, "t", purge="true")
+    assert properties["purged"] == "true"
+    assert int(properties["files"]) > 0
+    assert _files(catalog, "t") == []
+    assert catalog.table_status(["t"]) == NotFound(("t",))
+    with pytest.raises(TableNotFoundError):
+        drop(catalog, "t", purge="true")
+
+
+def test_after_a_purge_a_create_starts_at_version_1(catalog: Catalog) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t", purge="true")
+    assert catalog.create_table({"id": ["t"]}, ipc(2)).version == 1
+    assert rows(catalog, "t") == [2]
+    assert catalog.list_table_versions({"id": ["t"]}).versions[0].version == 1
+
+
+def test_after_a_purge_a_declare_waits_for_creates_from_before_the_drop(
+    catalog: Catalog, clock: ManualClock
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t", purge="true")
+    with pytest.raises(TableAlreadyExistsError, match="create_table"):
+        catalog.declare_table({"id": ["t"]})
+    clock.advance(timedelta(minutes=30))
+    lance.write_dataset([{"x": 4}], namespace_client=catalog, table_id=["t"], mode="create")
+    assert rows(catalog, "t") == [4]
+
+
+def test_a_purge_that_another_client_holds_is_left_alone_until_its_lease_is_over(
+    catalog: Catalog, clock: ManualClock
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    storage = catalog._context.storage
+    stored = read_marker(storage, "t")
+    assert stored is not None
+    until = clock.now() + timedelta(minutes=10)
+    claimed = moves.claim_purge(stored.marker, new_nonce(), token="another", until=until)
+    put_marker(storage, "t", claimed, over=stored)
+    with pytest.raises(ConcurrentModificationError, match="is being purged"):
+        catalog.purge_table(["t"], force=True)
+    with pytest.raises(ConcurrentModificationError, match="is being purged"):
+        catalog.create_table({"id": ["t"]}, ipc(2))
+    with pytest.raises(TableNotFoundError, match="is being purged"):
+        catalog.undrop_table(["t"])
+    status = catalog.table_status(["t"])
+    assert isinstance(status, SoftDeleted)
+    assert status.state == "purging"
+    clock.advance(timedelta(minutes=10 + 5 + 15, seconds=1))
+    assert catalog.purge_table(["t"]).purged, "the TTL was overruled when the first claim was taken"
+    assert catalog.table_status(["t"]) == NotFound(("t",))
+
+
+def test_a_purge_whose_lease_runs_out_stops_before_the_next_batch(
+    catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    before = _files(catalog, "t")
+    storage = catalog._context.storage
+    real = type(storage).list_level
+
+    def stall(self: object, prefix: str) -> object:
+        clock.advance(timedelta(minutes=11))
+        return real(storage, prefix)
+
+    monkeypatch.setattr(type(storage), "list_level", stall)
+    with pytest.raises(ConcurrentModificationError, match="ran out"):
+        catalog.purge_table(["t"], force=True)
+    assert _files(catalog, "t") == before
+
+
+def test_a_long_purge_renews_its_lease(
+    catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(catalog, "t", 1)
+    lance.write_dataset([{"x": 2}], namespace_client=catalog, table_id=["t"], mode="append")
+    drop(catalog, "t")
+    monkeypatch.setattr("relance.operations.purge._FIRST_BATCH", 1)
+    monkeypatch.setattr("relance.operations.purge._LARGEST_BATCH", 1)
+    result = catalog.purge_table(["t"], force=True, progress=lambda _: clock.advance(timedelta(minutes=6)))
+    assert result.purged
+    assert result.files > 4
+
+
+def test_a_rate_limit_slows_the_purge_down(catalog: Catalog) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    slept: list[float] = []
+    options = PurgeOptions(force=True, rate_limit=2.0, sleep=slept.append)
+    result = purge_name(catalog._context, TableId((), "t"), options)
+    assert sum(slept) == pytest.approx(result.files / 2.0)
+    assert len(slept) >= result.files / 2
+
+
+def test_what_cannot_be_deleted_is_reported_and_the_table_stays_claimed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    storage = catalog._context.storage
+    monkeypatch.setattr(type(storage), "delete_many", lambda self, keys: list(keys) and None)
+    results = catalog.purge_tables([["t"]], force=True)
+    assert isinstance(results[0].error, InvalidTableStateError)
+    assert len(results[0].left) == len(_files(catalog, "t")) > 0
+    assert not results[0].purged
+
+
+def test_two_clocks_may_differ_by_the_allowance(open_catalog: Open, clock: ManualClock) -> None:
+    ahead = ManualClock(clock.now() + timedelta(minutes=4))
+    slow, fast = open_catalog(), open_catalog(clock=ahead)
+    make(slow, "t", 1)
+    drop(slow, "t", ttl_ms="60000")
+    ahead.advance(timedelta(minutes=1))
+    assert fast.list_purgable_tables() == [], "by the slow clock its time has not passed"
+    ahead.advance(timedelta(minutes=1))
+    assert [each.id for each in fast.list_purgable_tables()] == [("t",)]
+
+
+def test_a_deregistered_table_is_purged_only_when_named_and_forced(
+    catalog: Catalog, clock: ManualClock
+) -> None:
+    make(catalog, "t", 1)
+    catalog.deregister_table({"id": ["t"]})
+    clock.advance(timedelta(days=1000))
+    assert catalog.purge_tables() == []
+    with pytest.raises(InvalidTableStateError, match="deregistered"):
+        catalog.purge_table(["t"])
+    assert catalog.purge_table(["t"], force=True).purged
+
+
+def test_files_of_others_in_the_root_survive_every_purge(catalog: Catalog) -> None:
+    storage = catalog._context.storage
+    for key in ("notes.txt", "t.lance.bak/data/x", "t.lancex/y", "tt.lance/_versions/1.manifest"):
+        storage.create(key, b"precious")
+    make(catalog, "t", 1)
+    drop(catalog, "t", purge="true")
+    kept = {info.key for info in storage.list_recursive("")}
+    assert {"notes.txt", "t.lance.bak/data/x", "t.lancex/y", "tt.lance/_versions/1.manifest"} <= kept

@@ -1,0 +1,55 @@
+"""What the lifecycle costs on an object store, counted request by request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.lifecycle.helpers import drop, make, tables
+from tests.servers import RequestCounter, count_requests
+
+import relance
+
+if TYPE_CHECKING:
+    from tests.servers import S3Server
+
+
+@pytest.fixture
+def counter(moto_server: S3Server) -> Iterator[RequestCounter]:
+    with count_requests(moto_server) as counted:
+        yield counted
+
+
+@pytest.fixture
+def catalog(counter: RequestCounter, moto_bucket: str) -> relance.DirectoryNamespace:
+    options = {f"storage.{key}": value for key, value in counter.server.storage_options().items()}
+    properties = {"root": f"s3://{moto_bucket}/lake", "manifest_enabled": "false", **options}
+    return relance.DirectoryNamespace(clock=None, **properties)
+
+
+def test_a_drop_and_an_undrop_cost_at_most_three_requests(
+    catalog: relance.DirectoryNamespace, counter: RequestCounter
+) -> None:
+    make(catalog, "warm-up", 1)  # the store is tried out once per root
+    drop(catalog, "warm-up")
+    make(catalog, "t", 1)
+    counter.reset()
+    drop(catalog, "t")
+    assert counter.count() <= 3, counter.requests
+    counter.reset()
+    catalog.undrop_table(["t"])
+    assert counter.count() <= 3, counter.requests
+
+
+def test_markers_do_not_change_what_a_listing_costs(
+    catalog: relance.DirectoryNamespace, counter: RequestCounter
+) -> None:
+    for index in range(6):
+        make(catalog, f"t{index}", index)
+    for index in range(3):
+        drop(catalog, f"t{index}")
+    catalog.undrop_table(["t0"])
+    counter.reset()
+    assert tables(catalog) == ["t0", "t3", "t4", "t5"]
+    assert counter.count() == 1, counter.requests
