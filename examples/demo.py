@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
@@ -57,14 +58,67 @@ def show_tables(catalog: relance.DirectoryNamespace) -> None:
     console.print(table)
 
 
+def drop_under_a_reader(catalog: relance.DirectoryNamespace) -> None:
+    """Drop a table while it is read, and bring it back."""
+    step("'readings' is dropped while a reader is in the middle of it")
+    reader = lance.dataset(namespace_client=catalog, table_id=["readings"])
+    batches = iter(reader.to_batches(batch_size=2))
+    seen = next(batches).num_rows
+    catalog.drop_table({"id": ["readings"]})
+    console.print(f"listed: {catalog.list_tables({'id': []}).tables}")
+    seen += sum(batch.num_rows for batch in batches)
+    console.print(f"the reader still got all {seen} rows")
+    expect_error(lambda: lance.dataset(namespace_client=catalog, table_id=["readings"]))
+
+    step("undrop brings it back as it was")
+    catalog.undrop_table(["readings"])
+    console.print(f"listed: {catalog.list_tables({'id': []}).tables}")
+
+
+def create_over_a_dropped_table(catalog: relance.DirectoryNamespace) -> None:
+    """Write over a dropped name: a new version, the old ones below it."""
+    step("a create over the dropped name 'readings' is a new version; the old ones stay readable")
+    catalog.drop_table({"id": ["readings"]})
+    table = pa.table({"sensor": ["c"], "value": [19.9]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    created = catalog.create_table({"id": ["readings"]}, sink.getvalue().to_pybytes())
+    now = lance.dataset(namespace_client=catalog, table_id=["readings"])
+    before = lance.dataset(namespace_client=catalog, table_id=["readings"], version=2)
+    console.print(f"version {created.version}: {now.count_rows()} row, version 2: {before.count_rows()} rows")
+
+
+def purge(catalog: relance.DirectoryNamespace) -> None:
+    """Purge: refused for live tables and before the time, done when due or forced."""
+    step("a purge refuses live tables, and dropped ones whose time has not passed")
+    catalog.drop_table({"id": ["images"]})
+    for name in ("readings", "images"):
+        expect_error(lambda name=name: catalog.purge_table([name]))  # type: ignore[misc]  # bound per turn
+
+    step("by force it goes now; a dry run says first what would go")
+    plan = catalog.purge_tables([["images"]], force=True, dry_run=True)[0]
+    console.print(f"would remove {plan.files} files, {plan.bytes:,} bytes")
+    done = catalog.purge_table(["images"], force=True)
+    console.print(f"removed {done.files} files, {done.bytes:,} bytes, left over: {len(done.left)}")
+    console.print(catalog.table_status(["images"]))
+
+
 def show_errors(catalog: relance.DirectoryNamespace) -> None:
     """Make the mistakes a newcomer makes."""
     step("mistakes are answered with what to do")
     for name in ("readings", "../outside"):
-        try:
-            catalog.declare_table({"id": [name]})
-        except RelanceError as error:
-            console.print(f"[red]{error}[/red]  (code {error.code.value})")
+        expect_error(lambda name=name: catalog.declare_table({"id": [name]}))  # type: ignore[misc]  # bound per turn
+
+
+def expect_error(call: Callable[[], object]) -> None:
+    """Make a call that must fail, and show what it says."""
+    try:
+        call()
+    except RelanceError as error:
+        console.print(f"[red]{error}[/red]  (code {error.code.value})")
+    else:
+        raise SystemExit("this should have been refused")
 
 
 def main() -> None:
@@ -73,6 +127,9 @@ def main() -> None:
     console.print(f"catalog: {catalog.namespace_id()}")
     write_tables(catalog)
     show_tables(catalog)
+    drop_under_a_reader(catalog)
+    create_over_a_dropped_table(catalog)
+    purge(catalog)
     show_errors(catalog)
     step("done; look into ./demo-lake, and at README.md for the ten-line example")
 
