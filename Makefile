@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TOOLS := .tools
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench services clean
@@ -23,7 +24,7 @@ demo: $(INSTALLED) ## Build a small lake in ./demo-lake and show what Relance do
 	@$(BIN)/python examples/demo.py
 
 test: $(INSTALLED) ## Run the tests (add ARGS="-k name" to choose)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(INSTALLED) ## Lint, check types and layering
 	@$(BIN)/ruff check .

@@ -84,7 +84,7 @@ def undrops() -> Step:
 
 
 def _purge(context: Context) -> int:
-    result = purge_name(context, TABLE_ID, PurgeOptions(force=True, read_ahead=False))
+    result = purge_name(context, TABLE_ID, PurgeOptions(force=True))
     if result.error is not None:
         raise result.error
     return result.files

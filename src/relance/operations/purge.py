@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -25,13 +25,11 @@ from relance.operations.claims import Claim, busy, claim_purge, settled_marker
 from relance.operations.context import Context
 from relance.resolution import not_found
 from relance.storage.probe import require_replace
-from relance.storage.protocol import ObjectInfo
-from relance.storage.read_ahead import read_ahead
+from relance.storage.protocol import Deleted
 
 _UNIQUE_NAMES = frozenset({"data", "_deletions", "_indices", "_transactions"})
 """Directories of a table whose files are never named twice; a manifest's name comes again."""
 
-_FIRST_BATCH = 500
 _LARGEST_BATCH = 4000
 """Files per look at the lease."""
 
@@ -61,8 +59,6 @@ class PurgeOptions:
     """Files per second at most."""
     progress: Callable[[PurgeProgress], None] | None = None
     sleep: Callable[[float], None] = time.sleep
-    read_ahead: bool = True
-    """List the next batch while one is deleted, in a thread of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,19 +149,20 @@ def _too_early(table_id: TableId, marker: Marker) -> InvalidTableStateError:
 
 def _delete_all(context: Context, claim: Claim, done: _Progress) -> tuple[str, ...]:
     """Delete every file, and list again until nothing is there. Returns what is left."""
-    directory = table_directory(claim.name)
+    storage, directory = context.storage, table_directory(claim.name)
     for _ in range(_ROUNDS):
         # Manifests first, while the lease is fresh: their names come again in a later table.
-        for infos in (_shared_names(context, directory), context.storage.list_recursive(directory)):
-            batches = _batches(infos, done.options.rate_limit)
-            for batch in read_ahead(batches) if done.options.read_ahead else batches:
-                claim.ensure()
-                context.storage.delete_many(info.key for info in batch)
-                done.add(batch)
-        if not context.storage.which_exist([f"{directory}/"]):
-            context.storage.prune(directory)
+        children = storage.list_level(directory).directories
+        shared = [f"{directory}/{child}" for child in children if child not in _UNIQUE_NAMES]
+        for prefix in (*shared, directory):
+            for deleted in storage.delete_below(
+                prefix, before_batch=claim.ensure, largest_batch=done.largest_batch
+            ):
+                done.add(deleted)
+        if not storage.which_exist([f"{directory}/"]):
+            storage.prune(directory)
             return ()
-    left = (info.key for info in context.storage.list_recursive(directory))
+    left = (info.key for info in storage.list_recursive(directory))
     return tuple(islice((key for key in left if _is_there(context, key)), _REPORTED))
 
 
@@ -178,23 +175,6 @@ def _is_there(context: Context, key: str) -> bool:
     return True
 
 
-def _shared_names(context: Context, directory: str) -> Iterator[ObjectInfo]:
-    level = context.storage.list_level(directory)
-    yield from level.files
-    for child in level.directories:
-        if child not in _UNIQUE_NAMES:
-            yield from context.storage.list_recursive(f"{directory}/{child}")
-
-
-def _batches(infos: Iterable[ObjectInfo], rate_limit: float | None) -> Iterator[list[ObjectInfo]]:
-    """Yield batches that grow, so that deleting begins early; at most a second's worth if there is a rate."""
-    most = _LARGEST_BATCH if rate_limit is None else max(1, min(_LARGEST_BATCH, int(rate_limit)))
-    remaining, size = iter(infos), min(_FIRST_BATCH, most)
-    while batch := list(islice(remaining, size)):
-        yield batch
-        size = min(2 * size, most)
-
-
 @dataclass(slots=True)
 class _Progress:
     """Counts, reports and slows down."""
@@ -204,13 +184,19 @@ class _Progress:
     files: int = 0
     bytes: int = 0
 
-    def add(self, batch: list[ObjectInfo]) -> None:
-        self.files += len(batch)
-        self.bytes += sum(info.size for info in batch)
+    @property
+    def largest_batch(self) -> int:
+        """Files until the next look at the lease; at most a second's worth when there is a rate."""
+        rate = self.options.rate_limit
+        return _LARGEST_BATCH if rate is None else max(1, min(_LARGEST_BATCH, int(rate)))
+
+    def add(self, deleted: Deleted) -> None:
+        self.files += deleted.files
+        self.bytes += deleted.bytes
         if self.options.progress is not None:
             self.options.progress(PurgeProgress(self.id, self.files, self.bytes))
         if self.options.rate_limit:
-            self.options.sleep(len(batch) / self.options.rate_limit)
+            self.options.sleep(deleted.files / self.options.rate_limit)
 
     def result(self, *, left: tuple[str, ...] = (), error: RelanceError | None = None) -> PurgeResult:
         return PurgeResult(self.id, self.files, self.bytes, left, error)

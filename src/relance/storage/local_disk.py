@@ -28,7 +28,7 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
 )
-from relance.storage.protocol import Level, ObjectInfo, Stored, Version, check_key, check_prefix
+from relance.storage.protocol import Deleted, Level, ObjectInfo, Stored, Version, check_key, check_prefix
 
 _OWN_DIRECTORY = ".relance-local"
 """Holds the lock files and half-written bodies; never listed."""
@@ -36,7 +36,7 @@ _OWN_DIRECTORY = ".relance-local"
 _LOCKS = 64
 
 _MANY_FILES = 256
-_PARALLEL_UNLINKS = 4
+_PARALLEL_UNLINKS = 3
 """The file system frees what a file held outside the folder's lock, so threads do help."""
 
 _LINKS_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
@@ -104,6 +104,17 @@ class LocalDiskStorage:
             check_prefix(folder)
             with self._translated(folder), suppress(FileNotFoundError):
                 self._unlink_all(folder, files)
+
+    def delete_below(
+        self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
+    ) -> Iterator[Deleted]:
+        base = check_prefix(prefix)
+        with self._translated(prefix), suppress(*_GONE):
+            for folder, _, files, descriptor in os.fwalk(self._folder(base), topdown=False):
+                for start in range(0, len(files), largest_batch):
+                    before_batch()
+                    yield _unlink_in_parallel(descriptor, files[start : start + largest_batch])
+                self._remove_if_empty(os.path.relpath(folder, self._directory))
 
     def is_occupied(self, prefix: str) -> bool:
         place = f"{self._directory}/{check_prefix(prefix)}"
@@ -198,12 +209,7 @@ class LocalDiskStorage:
     def _unlink_all(self, folder: str, files: list[str]) -> None:
         descriptor = os.open(self._folder(folder), os.O_RDONLY | os.O_DIRECTORY)
         try:
-            if len(files) < _MANY_FILES:
-                _unlink_in(descriptor, files)
-            else:
-                with ThreadPoolExecutor(_PARALLEL_UNLINKS) as pool:
-                    slices = (files[start::_PARALLEL_UNLINKS] for start in range(_PARALLEL_UNLINKS))
-                    list(pool.map(lambda part: _unlink_in(descriptor, part), slices))
+            _unlink_in(descriptor, files)
         finally:
             os.close(descriptor)
         # An object store has no empty folders: take away those these files kept alive.
@@ -286,12 +292,27 @@ def _with_parent(path: str, act: Callable[[], _T]) -> _T:
     return act()
 
 
-def _unlink_in(folder: int, files: Sequence[str]) -> None:
+def _unlink_in(folder: int, files: Sequence[str]) -> Deleted:
+    """Unlink files of an open folder and return how many were there, and their size."""
+    count = size = 0
     for file in files:
         try:
-            os.unlink(check_key(file), dir_fd=folder)
+            length = os.stat(check_key(file), dir_fd=folder, follow_symlinks=False).st_size
+            os.unlink(file, dir_fd=folder)
         except (*_GONE, IsADirectoryError):
             continue
+        count += 1
+        size += length
+    return Deleted(count, size)
+
+
+def _unlink_in_parallel(folder: int, files: Sequence[str]) -> Deleted:
+    if len(files) < _MANY_FILES:
+        return _unlink_in(folder, files)
+    with ThreadPoolExecutor(_PARALLEL_UNLINKS) as pool:
+        slices = (files[start::_PARALLEL_UNLINKS] for start in range(_PARALLEL_UNLINKS))
+        parts = list(pool.map(lambda part: _unlink_in(folder, part), slices))
+    return Deleted(sum(part.files for part in parts), sum(part.bytes for part in parts))
 
 
 def _read_file(path: str) -> bytes:

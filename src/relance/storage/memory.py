@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from relance.clock import Clock, SystemClock
 from relance.errors import KeyChangedError, KeyExistsError, KeyNotFoundError
-from relance.storage.protocol import Level, ObjectInfo, Stored, Version, check_key, check_prefix
+from relance.storage.bulk_delete import delete_by_listing
+from relance.storage.protocol import Deleted, Level, ObjectInfo, Stored, Version, check_key, check_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class MemoryStorage:
     def delete_many(self, keys: Iterable[str]) -> None:
         for key in keys:
             self.delete(key)
+
+    def delete_below(
+        self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
+    ) -> Iterator[Deleted]:
+        return delete_by_listing(self, prefix, before_batch, largest_batch)
 
     def is_occupied(self, prefix: str) -> bool:
         return False  # a key and a directory of the same name do not exclude each other

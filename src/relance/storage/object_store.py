@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -21,8 +21,9 @@ from obstore.exceptions import (
 
 from relance import errors
 from relance.config import StorageOptions
+from relance.storage.bulk_delete import growing_batches, read_ahead
 from relance.storage.failures import error_for_text, first_line
-from relance.storage.protocol import Level, ObjectInfo, Stored, Version, check_key, check_prefix
+from relance.storage.protocol import Deleted, Level, ObjectInfo, Stored, Version, check_key, check_prefix
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, UpdateVersion
@@ -111,6 +112,14 @@ class ObjectStoreStorage:
             # A store that reports missing keys may have stopped at the first: go one by one.
             for key in batch:
                 self.delete(key)
+
+    def delete_below(
+        self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
+    ) -> Iterator[Deleted]:
+        for batch in read_ahead(growing_batches(self.list_recursive(prefix), largest_batch)):
+            before_batch()
+            self.delete_many(info.key for info in batch)
+            yield Deleted(len(batch), sum(info.size for info in batch))
 
     def is_occupied(self, prefix: str) -> bool:
         return False  # a key and a directory of the same name do not exclude each other

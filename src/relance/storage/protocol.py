@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NewType, Protocol
@@ -33,6 +33,14 @@ class ObjectInfo:
     modified: datetime | None
     """None when the store does not say; an unknown age is never old enough for anything."""
     e_tag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What one batch of a bulk delete removed."""
+
+    files: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,14 @@ class ObjectStorage(Protocol):
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Remove objects that nobody replaces, in as few requests as the store allows."""
+
+    def delete_below(
+        self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
+    ) -> Iterator[Deleted]:
+        """Remove all objects below the directory `prefix`, yielding after each batch.
+
+        `before_batch` is called before each one and stops the rest by raising.
+        """
 
     def is_occupied(self, prefix: str) -> bool:
         """Tell whether something that is no directory has this place, as only on a disk it can."""

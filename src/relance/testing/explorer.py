@@ -17,8 +17,9 @@ from typing import Any, NoReturn, TypeVar
 from greenlet import getcurrent, greenlet
 
 from relance.errors import OutcomeUnknownError, RelanceError
+from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.memory import MemoryStorage
-from relance.storage.protocol import Level, ObjectInfo, Stored, Version
+from relance.storage.protocol import Deleted, Level, ObjectInfo, Stored, Version
 from relance.testing.clock import ManualClock
 
 _T = TypeVar("_T")
@@ -117,6 +118,11 @@ class SteppedStorage:
     def delete_many(self, keys: Iterable[str]) -> None:
         for key in keys:  # a bulk delete is not atomic
             self.delete(key)
+
+    def delete_below(
+        self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
+    ) -> Iterator[Deleted]:
+        return delete_by_listing(self, prefix, before_batch, largest_batch)
 
     def is_occupied(self, prefix: str) -> bool:
         return self._inner.is_occupied(prefix)

@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from relance.errors import KeyChangedError, KeyExistsError, OutcomeUnknownError, ServiceUnavailableError
-from relance.storage.protocol import Level, ObjectInfo, ObjectStorage, Stored, Version
+from relance.storage.bulk_delete import delete_by_listing
+from relance.storage.protocol import Deleted, Level, ObjectInfo, ObjectStorage, Stored, Version
 
 _T = TypeVar("_T")
 
@@ -66,6 +67,11 @@ class FaultyStorage:
     def delete_many(self, keys: Iterable[str]) -> None:
         chosen = list(keys)
         self._write("delete_many", ",".join(chosen), lambda: self.inner.delete_many(chosen))
+
+    def delete_below(
+        self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
+    ) -> Iterator[Deleted]:
+        return delete_by_listing(self, prefix, before_batch, largest_batch)
 
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)

@@ -79,6 +79,29 @@ class StorageContract:
         assert [info.key for info in storage.list_recursive("")] == ["other"]
         storage.delete_many([])
 
+    def test_delete_below_removes_everything_there_and_nothing_else(self, storage: ObjectStorage) -> None:
+        for key in ("t/a/b", "t/a/c/d", "t/e", "tt/f", "u"):
+            storage.create(key, b"xy")
+        looks: list[None] = []
+        batches = list(storage.delete_below("t", before_batch=lambda: looks.append(None), largest_batch=2))
+        assert sum(batch.files for batch in batches) == 3
+        assert sum(batch.bytes for batch in batches) == 6
+        assert len(looks) == len(batches) >= 2
+        assert {info.key for info in storage.list_recursive("")} == {"tt/f", "u"}
+        assert storage.list_level("").directories == ("tt",)
+        assert list(storage.delete_below("t", before_batch=lambda: None, largest_batch=9)) == []
+
+    def test_delete_below_stops_when_it_is_told_to(self, storage: ObjectStorage) -> None:
+        for index in range(3):
+            storage.create(f"t/{index}", b"x")
+
+        def stop() -> None:
+            raise InvalidInputError("enough")
+
+        with pytest.raises(InvalidInputError):
+            list(storage.delete_below("t", before_batch=stop, largest_batch=1))
+        assert len(list(storage.list_recursive("t"))) == 3
+
     def test_prune_leaves_every_object_alone(self, storage: ObjectStorage) -> None:
         for key in ("t/a/b", "t/c", "u"):
             storage.create(key, b"x")
