@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote, urlsplit
@@ -32,6 +33,9 @@ DEREGISTERED_FILE = ".lance-deregistered"
 
 VERSIONS_DIRECTORY = "_versions"
 """Inside a table's directory: one manifest per version."""
+
+
+_ONE_SLASH = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
 
 class Scheme(StrEnum):
@@ -70,6 +74,8 @@ def parse_root(text: str) -> Root:
         raise InvalidInputError("property 'root' is empty: give a path or a URI such as s3://bucket/prefix")
     scheme, separator, _ = text.partition("://")
     if not separator:
+        if _ONE_SLASH.match(text):
+            raise InvalidInputError(f"root {text!r} is neither a path nor a URI: write scheme://…")
         return _local_root(text)
     if scheme == Scheme.FILE:
         return _local_root(_path_of_file_uri(text))
@@ -93,6 +99,8 @@ def _path_of_file_uri(text: str) -> str:
 def _object_root(scheme: Scheme, text: str) -> Root:
     base, _, path = text.partition("://")[2].partition("/")
     path = path.strip("/")
+    if "@" in base:
+        raise InvalidInputError("credentials in a root are not taken: give them as storage.* properties")
     if not base:
         raise InvalidInputError(f"root {text!r} names no bucket: write {scheme}://bucket/prefix")
     if any(character in text for character in "%#?"):

@@ -42,11 +42,15 @@ def test_a_relative_path_is_made_absolute() -> None:
         "s3://b/a%20b",
         "s3://b/a?x",
         "file://host/x",
+        "file:/x",
+        "s3:/b",
+        "s3://k:hunter2@b/x",
     ],
 )
 def test_a_root_that_cannot_be_addressed_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError) as caught:
         parse_root(text)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_location_may_be_relative_or_absolute_but_stays_below_the_root() -> None:

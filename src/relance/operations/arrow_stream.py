@@ -25,6 +25,8 @@ def read_stream(data: bytes) -> pa.Table:
         # that nobody can read, and a name that is no text is a panic.
         table.validate(full=True)
         _read_names(table.schema)
+        if len(set(table.schema.names)) < len(table.schema.names):
+            raise InvalidInputError("the schema has two columns of the same name")
     except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
         raise InvalidInputError(f"the body is not a whole Arrow stream: {cause}") from cause
     return table

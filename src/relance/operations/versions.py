@@ -30,8 +30,14 @@ from relance.errors import (
     TableVersionAlreadyExistsError,
     TableVersionNotFoundError,
 )
-from relance.listing.manifest_files import ManifestFile, list_manifests, manifest_key, parse_scheme
-from relance.locations import table_directory
+from relance.listing.manifest_files import (
+    ManifestFile,
+    list_manifests,
+    manifest_key,
+    parse_scheme,
+    version_of,
+)
+from relance.locations import VERSIONS_DIRECTORY, table_directory
 from relance.operations.context import Context
 from relance.resolution import find_table, root_table_id
 
@@ -199,6 +205,12 @@ def _staging_key(context: Context, name: str, path: str) -> str:
     relative = in_store.removeprefix(base)
     if relative == in_store or any(part in {"", ".", ".."} for part in relative.split("/")):
         raise InvalidInputError(f"staging manifest {path!r} is not inside the table at {base!r}")
+    folder, _, file = relative.rpartition("/")
+    if not folder.endswith(VERSIONS_DIRECTORY) or version_of(file) is not None:
+        # What is staged is deleted once it is copied: never a version that is committed, never data.
+        raise InvalidInputError(
+            f"{path!r} is no staged manifest: it must be in {VERSIONS_DIRECTORY}/, unnumbered"
+        )
     return f"{directory}/{relative}"
 
 
