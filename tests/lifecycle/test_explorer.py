@@ -50,6 +50,7 @@ class Case:
 
 EVERYTHING = (Budget(crashes=1, lost=1, ticks=1),)
 ONE_FAULT = (Budget(crashes=1, ticks=1), Budget(lost=1, ticks=1))
+SMALLER = (Budget(crashes=1, ticks=1), Budget(lost=1))
 TWO_CRASHES = (Budget(crashes=2, ticks=1),)
 TIME = (Budget(ticks=1),)
 CRASH = (Budget(crashes=1),)
@@ -67,12 +68,12 @@ CASES: tuple[Case, ...] = (
     Case("create, drop", [[creates("b")], [drops()]], EVERYTHING),
     Case("create, purge of dropped", [[creates("b")], [purges()]], ONE_FAULT, DROPPED),
     Case("create, undrop of dropped", [[creates("b")], [undrops()]], EVERYTHING, DROPPED),
-    Case("create, create over dropped", [[creates("b")], [creates("c")]], ONE_FAULT, DROPPED),
-    Case("create, create over purged", [[creates("b")], [creates("c")]], ONE_FAULT, PURGED),
+    Case("create, create over dropped", [[creates("b")], [creates("c")]], SMALLER, DROPPED),
+    Case("create, create over purged", [[creates("b")], [creates("c")]], SMALLER, PURGED),
     Case("declare, create", [[declares()], [creates("b")]], ONE_FAULT),
     Case("declare, declare", [[declares()], [declares()]], ONE_FAULT),
     Case("declare, drop", [[declares()], [drops()]], EVERYTHING),
-    Case("declare, create over purged", [[declares()], [creates("b")]], ONE_FAULT, PURGED, TICK),
+    Case("declare, create over purged", [[declares()], [creates("b")]], SMALLER, PURGED, TICK),
     Case("declare over dropped, undrop", [[declares()], [undrops()]], ONE_FAULT, DROPPED),
     Case("create over declared, drop", [[creates("b")], [drops()]], ONE_FAULT, DECLARED),
     Case("overwrite, drop", [[overwrites("b")], [drops()]], CRASH + LOST, LIVE),
@@ -110,6 +111,9 @@ CASES: tuple[Case, ...] = (
 )
 
 LONG_CASES: tuple[Case, ...] = (
+    Case("declare, create over purged", [[declares()], [creates("b")]], ONE_FAULT, PURGED, TICK),
+    Case("create, create over purged", [[creates("b")], [creates("c")]], ONE_FAULT, PURGED),
+    Case("create, create over dropped", [[creates("b")], [creates("c")]], ONE_FAULT, DROPPED),
     Case("create, create", [[creates("b")], [creates("c")]], EVERYTHING),
     Case("create, purge of dropped", [[creates("b")], [purges()]], EVERYTHING, DROPPED),
     Case("sweep, create, drop", [[sweeps()], [creates("b")], [drops()]], TIME, PURGED, LONG),
