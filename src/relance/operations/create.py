@@ -118,7 +118,7 @@ def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None) ->
     try:
         staged = context.tables.stage(name, new.data, token=new_nonce(), overwrite=False, options=new.options)
     except RelanceError:
-        _after_failed_write(context, name)
+        _after_failed_write(context, name, seen)
         raise
     # Just before the commit: so a commit that lands after a purge was sent before its drop, not long after.
     if not is_unchanged(storage, name, seen):
@@ -134,7 +134,7 @@ def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None) ->
     return 1
 
 
-def _after_failed_write(context: Context, name: str) -> None:
+def _after_failed_write(context: Context, name: str, seen: StoredMarker | None) -> None:
     """Tidy up after a write that failed: was it beaten?
 
     Raises:
@@ -143,6 +143,8 @@ def _after_failed_write(context: Context, name: str) -> None:
     # Without a version the sign stays: another creator may have data there that it still has to cover.
     if look_up(context.storage, name).has_versions:
         context.storage.delete(name + CREATING_SUFFIX)
+        raise _beaten(name)
+    if not is_unchanged(context.storage, name, seen):
         raise _beaten(name)
 
 

@@ -19,7 +19,7 @@ from relance.errors import (
 from relance.identifiers import TableId
 from relance.lifecycle import moves
 from relance.lifecycle.marker import Marker
-from relance.lifecycle.marker_store import StoredMarker, new_nonce, put_marker, stored_state
+from relance.lifecycle.marker_store import StoredMarker, is_unchanged, new_nonce, put_marker, stored_state
 from relance.lifecycle.moves import state_of
 from relance.lifecycle.retention import purge_after
 from relance.lifecycle.states import Action, State, is_allowed
@@ -72,7 +72,7 @@ def soft_drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Mar
         ConcurrentModificationError: the marker keeps changing.
     """
     storage, name = context.storage, table_id.name
-    head = context.tables.head(name)
+    head = _head(context, table_id)
     if head is None and not look_up(storage, name).reserved:
         stored = settled_marker(context, name)
         raise not_found(table_id, stored.marker if stored else None)
@@ -90,6 +90,18 @@ def soft_drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Mar
         return put_marker(storage, name, marker, over=None).marker
     except KeyExistsError:
         return _drop_over_marker(context, table_id, marker)
+
+
+def _head(context: Context, table_id: TableId) -> TableHead | None:
+    """Return the latest version; when it vanishes under our hands, see what became of the table."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return context.tables.head(table_id.name)
+        except ConcurrentModificationError:
+            stored = settled_marker(context, table_id.name)
+            if stored is not None and stored.marker.hides:
+                raise not_found(table_id, stored.marker) from None
+    raise ConcurrentModificationError(f"table id '{table_id}' keeps changing: try again")
 
 
 def _drop_over_marker(context: Context, table_id: TableId, marker: Marker) -> Marker:
@@ -157,6 +169,8 @@ def undrop_table(context: Context, table_id: TableId) -> Exists | NotFound:
         raise _not_dropped(context, table_id, stored)
     directory = table_directory(table_id.name)
     if not context.storage.which_exist([f"{directory}/"]):
+        if not is_unchanged(context.storage, table_id.name, stored):
+            raise ConcurrentModificationError(f"table id '{table_id}' was changed by another client")
         raise InvalidTableStateError(
             f"the files of table id '{table_id}' are gone from {directory!r}: nothing can be undropped"
         )

@@ -16,7 +16,14 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from relance.config import StorageOptions
-from relance.errors import OutcomeUnknownError, RelanceError, ServiceUnavailableError, TableNotFoundError
+from relance.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    OutcomeUnknownError,
+    RelanceError,
+    ServiceUnavailableError,
+    TableNotFoundError,
+)
 from relance.locations import table_directory, table_file
 from relance.operations.lance_errors import lance_errors, open_at
 from relance.storage.protocol import ObjectStorage
@@ -44,7 +51,11 @@ class LanceTables(Protocol):
     """Lance, as far as create, drop and undrop need it."""
 
     def head(self, name: str) -> TableHead | None:
-        """Return the latest version, or None when the table has none."""
+        """Return the latest version, or None when the table has none.
+
+        Raises:
+            ConcurrentModificationError: the version was removed while it was read.
+        """
 
     def stage(
         self, name: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
@@ -85,6 +96,13 @@ class PylanceTables:
             dataset = open_at(self._location(name), self._options, name)
         except TableNotFoundError:
             return None
+        except InternalError as failure:
+            if "not found" in failure.detail.lower():
+                # Listed, and gone before it was read: a purge is at work.
+                raise ConcurrentModificationError(
+                    f"table id '{name}' changed while it was opened"
+                ) from failure
+            raise
         return TableHead(int(dataset.version), dict(dataset.config()))
 
     def stage(

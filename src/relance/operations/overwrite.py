@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relance.errors import ConcurrentModificationError, RelanceError
 from relance.lifecycle import moves
-from relance.lifecycle.marker_store import StoredMarker, new_nonce
+from relance.lifecycle.marker_store import StoredMarker, is_unchanged, new_nonce
 from relance.lifecycle.states import LEASED
 from relance.operations.claims import busy, settle, swap
 from relance.operations.context import Context
@@ -25,7 +25,7 @@ def overwrite(context: Context, new: NewTable, seen: StoredMarker | None) -> int
     if seen is not None and seen.marker.state in LEASED:
         settle(context, new.name, seen)  # gives back what a holder that is gone left
         raise busy(new.name, seen.marker)
-    staged = context.tables.stage(new.name, new.data, token=new_nonce(), overwrite=True, options=new.options)
+    staged = _stage(context, new, seen)
     if not capabilities(context.storage).replace:
         return _commit(context, new, staged)  # no purge works on such a store, so none can interfere
     deadline = context.clock.monotonic() + context.timing.lease.total_seconds() / 2
@@ -41,6 +41,19 @@ def overwrite(context: Context, new: NewTable, seen: StoredMarker | None) -> int
         raise  # unsettled, it may still land: the announcement stays until its lease is over
     _withdraw(context, new, announced)
     return version
+
+
+def _stage(context: Context, new: NewTable, seen: StoredMarker | None) -> StagedData:
+    try:
+        return context.tables.stage(
+            new.name, new.data, token=new_nonce(), overwrite=True, options=new.options
+        )
+    except RelanceError as failure:
+        if is_unchanged(context.storage, new.name, seen):
+            raise
+        raise ConcurrentModificationError(
+            f"table id '{new.table_id}' was dropped while it was overwritten"
+        ) from failure
 
 
 def _announce(context: Context, new: NewTable, staged: StagedData, seen: StoredMarker | None) -> StoredMarker:

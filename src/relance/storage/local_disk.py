@@ -207,14 +207,12 @@ class LocalDiskStorage:
             self._unlink_all(folder, [file])
 
     def _unlink_all(self, folder: str, files: list[str]) -> None:
+        """Unlink files; the folder stays even when it is empty, since a writer may be about to use it."""
         descriptor = os.open(self._folder(folder), os.O_RDONLY | os.O_DIRECTORY)
         try:
             _unlink_in(descriptor, files)
         finally:
             os.close(descriptor)
-        # An object store has no empty folders: take away those these files kept alive.
-        while folder and self._remove_if_empty(folder):
-            folder = folder.rpartition("/")[0]
 
     def _remove_if_empty(self, folder: str) -> bool:
         try:

@@ -1,0 +1,60 @@
+"""The lifecycle on real tables against a plain model, by random sequences of calls of two clients.
+
+The long profile, 1,000 sequences of 500 calls on local disk and 100 of 100 on S3, takes hours:
+
+    RELANCE_PROFILE=long make test ARGS=tests/lifecycle/test_state_machine.py
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.lifecycle.state_machine import LifecycleMachine
+from tests.servers import S3Server
+
+LONG = os.environ.get("RELANCE_PROFILE") == "long"
+
+pytestmark = pytest.mark.timeout(0 if LONG else 300)
+
+
+def profile(examples: int, steps: int) -> settings:
+    """Return the settings for so many sequences of at most so many calls."""
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=False,
+        print_blob=True,
+        # Every call goes to a store, a server even: an example takes a second and that is its nature.
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+def test_two_clients_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> None:
+    class OnDisk(LifecycleMachine):
+        def __init__(self) -> None:
+            self.root = tmp_path / uuid.uuid4().hex
+            super().__init__({"root": str(self.root)})
+
+        def teardown(self) -> None:
+            super().teardown()
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    run_state_machine_as_test(OnDisk, settings=profile(1000, 500) if LONG else profile(200, 50))
+
+
+def test_two_clients_on_s3_answer_as_the_model_does(moto_server: S3Server, moto_bucket: str) -> None:
+    options = {f"storage.{key}": value for key, value in moto_server.storage_options().items()}
+
+    class OnS3(LifecycleMachine):
+        def __init__(self) -> None:
+            root = f"s3://{moto_bucket}/{uuid.uuid4().hex}"
+            super().__init__({"root": root, **options}, read_all=False)
+
+    run_state_machine_as_test(OnS3, settings=profile(100, 100) if LONG else profile(25, 40))
