@@ -5,21 +5,19 @@ Over a dropped or purged name the create revives it; that is in revive.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from enum import StrEnum
 
 from lance_namespace import CreateTableRequest, CreateTableResponse
 
 from relance.errors import (
     ConcurrentModificationError,
-    KeyExistsError,
     RelanceError,
 )
 from relance.lifecycle.marker_store import StoredMarker, is_unchanged, new_nonce
 from relance.lifecycle.states import State
 from relance.listing.layout import flag_new_root
 from relance.listing.lookup import TableFacts, look_up
-from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX
+from relance.listing.signs import remove_signs, sign_creating
 from relance.operations.arrow_stream import read_stream
 from relance.operations.claims import busy, settle
 from relance.operations.context import Context
@@ -113,8 +111,7 @@ def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None) ->
     require_create_only(storage, to_do="creating a table")
     flag_new_root(storage)
     # Listings see this sign and look twice, so that data without a version is never taken for a table.
-    with suppress(KeyExistsError):
-        storage.create(name + CREATING_SUFFIX, b"")
+    sign_creating(storage, name)
     try:
         staged = context.tables.stage(name, new.data, token=new_nonce(), overwrite=False, options=new.options)
     except RelanceError:
@@ -130,7 +127,7 @@ def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None) ->
         raise ConcurrentModificationError(
             f"table id '{name}' was dropped while it was created: look at its status, then try again"
         )
-    storage.delete_many([name + CREATING_SUFFIX, name + DECLARED_SUFFIX])
+    remove_signs(storage, name)
     return 1
 
 
@@ -142,7 +139,7 @@ def _after_failed_write(context: Context, name: str, seen: StoredMarker | None) 
     """
     # Without a version the sign stays: another creator may have data there that it still has to cover.
     if look_up(context.storage, name).has_versions:
-        context.storage.delete(name + CREATING_SUFFIX)
+        remove_signs(context.storage, name)
         raise _beaten(name)
     if not is_unchanged(context.storage, name, seen):
         raise _beaten(name)
@@ -172,6 +169,6 @@ def _commit_first(context: Context, new: NewTable, staged: StagedData) -> None:
             raise
         if look_up(context.storage, new.name).has_versions:
             context.tables.discard(staged)
-            context.storage.delete(new.name + CREATING_SUFFIX)
+            remove_signs(context.storage, new.name)
             raise _beaten(new.name) from failure
         raise

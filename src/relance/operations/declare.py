@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 
 from lance_namespace import DeclareTableRequest, DeclareTableResponse
@@ -21,8 +20,8 @@ from relance.lifecycle.states import State
 from relance.lifecycle.status import why_hidden
 from relance.listing.layout import flag_new_root
 from relance.listing.lookup import TableFacts, look_up
+from relance.listing.signs import sign_declared
 from relance.locations import (
-    DECLARED_SUFFIX,
     RESERVED_FILE,
     VERSIONS_DIRECTORY,
     directory_of_location,
@@ -136,8 +135,7 @@ def _reserve(context: Context, table_id: TableId) -> None:
     flag_new_root(storage)
     # First the sign that listings see, then the file that decides: after a crash in between there is
     # a sign without a table, which hides nothing.
-    with suppress(KeyExistsError):
-        storage.create(name + DECLARED_SUFFIX, b"")
+    sign_declared(storage, name)
     try:
         create_once(storage, table_file(name, RESERVED_FILE), f"reserved {new_nonce()}".encode())
     except KeyExistsError as cause:

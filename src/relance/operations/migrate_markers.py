@@ -10,6 +10,7 @@ from relance.lifecycle import moves
 from relance.lifecycle.marker_store import new_nonce, put_marker
 from relance.listing.layout import flag_root
 from relance.listing.root_view import view_root
+from relance.listing.signs import sign_declared
 from relance.locations import (
     DECLARED_SUFFIX,
     DEREGISTERED_FILE,
@@ -67,7 +68,6 @@ def _carry_out(context: Context, plan: MarkerMigration) -> None:
         with suppress(KeyExistsError):  # a marker came up meanwhile and is right
             put_marker(storage, name, marker, over=None)
     for name in plan.declared:
-        with suppress(KeyExistsError):
-            storage.create(name + DECLARED_SUFFIX, b"")
+        sign_declared(storage, name)
     storage.delete_many(name + DECLARED_SUFFIX for name in plan.settled)
     flag_root(storage)

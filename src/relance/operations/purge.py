@@ -20,7 +20,8 @@ from relance.lifecycle.marker_store import StoredMarker, new_nonce, stored_state
 from relance.lifecycle.retention import holder_is_gone, is_purgeable, purge_after, writers_are_gone
 from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
-from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, table_directory
+from relance.listing.signs import remove_signs
+from relance.locations import table_directory
 from relance.operations.claims import Claim, busy, claim_purge, settled_marker
 from relance.operations.context import Context
 from relance.resolution import not_found
@@ -96,7 +97,7 @@ def purge_name(context: Context, table_id: TableId, options: PurgeOptions) -> Pu
                 f"table id '{table_id}' is not gone: {len(left)} files are still there; purge it again"
             )
             return done.result(left=left, error=failure)
-        context.storage.delete_many([table_id.name + DECLARED_SUFFIX, table_id.name + CREATING_SUFFIX])
+        remove_signs(context.storage, table_id.name)
         claim.ensure()
         claim.settle(moves.finish_purge(claim.stored.marker, new_nonce(), at=context.clock.now()))
     except RelanceError as failure:

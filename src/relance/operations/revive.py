@@ -11,7 +11,8 @@ from relance.errors import ConcurrentModificationError, RelanceError
 from relance.identifiers import TableId
 from relance.lifecycle import moves
 from relance.lifecycle.marker_store import StoredMarker, new_nonce
-from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, DEREGISTERED_FILE, table_file
+from relance.listing.signs import remove_signs
+from relance.locations import DEREGISTERED_FILE, table_file
 from relance.operations.claims import Claim, claim_revival
 from relance.operations.context import Context
 from relance.operations.lance_tables import StagedData, is_settled
@@ -43,7 +44,7 @@ def revive(context: Context, new: NewTable, stored: StoredMarker) -> int:
     context.storage.delete(table_file(new.name, DEREGISTERED_FILE))
     version = _write(context, new, claim)
     claim.settle(moves.finish_revival(claim.stored.marker, new_nonce()))
-    context.storage.delete_many([new.name + CREATING_SUFFIX, new.name + DECLARED_SUFFIX])
+    remove_signs(context.storage, new.name)
     return version
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from relance.errors import InvalidTableStateError, KeyExistsError, RelanceError
+from relance.errors import InvalidTableStateError, RelanceError
 from relance.identifiers import TableId
 from relance.lifecycle.marker import Marker
 from relance.lifecycle.marker_store import StoredMarker, read_marker
 from relance.lifecycle.retention import holder_is_gone
 from relance.lifecycle.states import State
 from relance.listing.root_view import RootView, view_root
+from relance.listing.signs import sign_creating
 from relance.locations import (
     CREATING_SUFFIX,
     DECLARED_SUFFIX,
@@ -144,8 +144,7 @@ def _recover(context: Context, name: str) -> None:
 
 
 def _cover(context: Context, name: str) -> None:
-    with suppress(KeyExistsError):
-        context.storage.create(name + CREATING_SUFFIX, b"")
+    sign_creating(context.storage, name)
 
 
 def _delete(context: Context, key: str) -> None:
