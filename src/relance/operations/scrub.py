@@ -20,6 +20,7 @@ from relance.locations import (
     MARKER_SUFFIX,
     RESERVED_FILE,
     VERSIONS_DIRECTORY,
+    table_directory,
     table_file,
 )
 from relance.operations.claims import recover
@@ -81,8 +82,9 @@ def _look(context: Context, view: RootView) -> Iterator[tuple[Finding, _Mend | N
     present = context.storage.which_exist([*versions.values(), *reserved.values()])
     with_versions = {name for name, path in versions.items() if path in present}
     with_table = with_versions | {name for name, path in reserved.items() if path in present}
+    with_files = context.storage.which_exist([f"{table_directory(name)}/" for name in view.markers])
     for name in sorted(view.markers):
-        yield from _look_at_marker(context, name, has_data=name in view.directories)
+        yield from _look_at_marker(context, name, has_data=f"{table_directory(name)}/" in with_files)
     for name in sorted(view.directories - with_table - view.creating - view.hidden):
         yield (
             Finding(
