@@ -280,7 +280,9 @@ class TestRequestForms:
             catalog.list_tables(form(id=[], limit="many"))
         assert "limit" in str(caught.value)
 
-    @pytest.mark.parametrize("request_", [None, "t", 7, ["t"], object()], ids=repr)
+    @pytest.mark.parametrize(
+        "request_", [None, "t", 7, ["t"], object()], ids=lambda each: type(each).__name__
+    )
     def test_anything_else_is_no_request(self, request_: Any, local: LocalPlace) -> None:
         catalog: Any = local.open()
         for call in (catalog.list_tables, catalog.describe_table, catalog.drop_table):
