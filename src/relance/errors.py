@@ -9,8 +9,8 @@ Grouped by what the caller does next:
     │                       TransactionNotFound, TableVersionNotFound, TableColumnNotFound
     ├── read again, retry   ConcurrentModification
     │                       ├── TableVersionAlreadyExists   (carries 12 as spec_code)
-    │                       ├── KeyExists, KeyChanged       (a conditional write lost)
-    │                       └── Throttling (own parent)
+    │                       └── KeyExists, KeyChanged       (a conditional write lost)
+    ├── wait, retry         Throttling
     ├── check the store     PermissionDenied, Unauthenticated, ServiceUnavailable
     │                       └── OutcomeUnknown              (the write may have happened)
     ├── look at the table   InvalidTableState

@@ -16,10 +16,11 @@ def list_tables(storage: ObjectStorage, *, include_declared: bool) -> list[str]:
     """
     view = view_root(storage.list_level(""))
     names = view.directories - view.hidden
-    foreign = frozenset() if view.migrated and not storage.cheap_lookups else names
-    unfinished = names & (
-        names if storage.cheap_lookups else _perhaps_without_version(view, include_declared=include_declared)
-    )
+    if storage.cheap_lookups:
+        unfinished = foreign = names  # looking inside costs next to nothing, so nothing is left to signs
+    else:
+        unfinished = names & _perhaps_without_version(view, include_declared=include_declared)
+        foreign = frozenset() if view.migrated else names
     visible = names - _without_table(storage, unfinished, include_declared=include_declared)
     return sorted(visible - _with(storage, foreign & visible, DEREGISTERED_FILE), key=str.encode)
 
