@@ -84,6 +84,8 @@ CASES: tuple[Case, ...] = (
         NO_FAULT,
         LIVE,
     ),
+    Case("undrop and drop again, undrop", [[undrops(), drops()], [undrops(), drops()]], SMALLER, DROPPED),
+    Case("undrop and drop again, purge", [[undrops(), drops()], [purges(), creates("b")]], CRASH, DROPPED),
     Case("sweep, drop", [[sweeps()], [drops()]], EVERYTHING, UNDROPPED, LONG),
     Case("sweep, create", [[sweeps()], [creates("b")]], ONE_FAULT, PURGED, LONG),
     Case("sweep, sweep", [[sweeps()], [sweeps()]], ONE_FAULT, PURGED, LONG),

@@ -42,6 +42,18 @@ def test_a_drop_and_an_undrop_cost_at_most_three_requests(
     assert counter.count() <= 3, counter.requests
 
 
+def test_the_client_that_undropped_a_table_drops_it_again_at_the_same_cost(
+    catalog: relance.DirectoryNamespace, counter: RequestCounter
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    for _ in range(2):
+        catalog.undrop_table(["t"])
+        counter.reset()
+        drop(catalog, "t")
+        assert counter.count() <= 3, counter.requests
+
+
 def test_markers_do_not_change_what_a_listing_costs(
     catalog: relance.DirectoryNamespace, counter: RequestCounter
 ) -> None:

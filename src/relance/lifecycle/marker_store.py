@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from dataclasses import dataclass
 
 from relance.errors import KeyNotFoundError
@@ -20,6 +21,32 @@ class StoredMarker:
 
     marker: Marker
     version: Version
+
+
+class SeenMarkers:
+    """The markers this client itself cleared, so that its next drop need not read them.
+
+    A swap over one that has changed since is refused, so an old entry costs a request and no more.
+    """
+
+    def __init__(self, *, most: int = 10_000) -> None:
+        self._most = most
+        self._cleared: dict[str, StoredMarker] = {}
+        self._lock = threading.Lock()
+
+    def note(self, name: str, stored: StoredMarker) -> None:
+        """Remember a marker that was just written, if it is a cleared one."""
+        with self._lock:
+            self._cleared.pop(name, None)
+            if stored.marker.state is State.CLEARED:
+                if len(self._cleared) >= self._most:
+                    del self._cleared[next(iter(self._cleared))]
+                self._cleared[name] = stored
+
+    def take(self, name: str) -> StoredMarker | None:
+        """Return what was remembered, and forget it."""
+        with self._lock:
+            return self._cleared.pop(name, None)
 
 
 def new_nonce() -> str:

@@ -26,7 +26,9 @@ def swap(context: Context, name: str, marker: Marker, *, over: StoredMarker | No
         ConcurrentModificationError: another client moved it first.
     """
     try:
-        return put_marker(context.storage, name, marker, over=over)
+        stored = put_marker(context.storage, name, marker, over=over)
+        context.seen.note(name, stored)
+        return stored
     except (KeyExistsError, KeyChangedError) as cause:
         raise ConcurrentModificationError(f"table id '{name}' was changed by another client") from cause
 

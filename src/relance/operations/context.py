@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from relance.clock import Clock
 from relance.config import Settings, StorageOptions
+from relance.lifecycle.marker_store import SeenMarkers
 from relance.lifecycle.retention import Timing
 from relance.locations import Root, parse_root, table_directory
 from relance.operations.lance_tables import LanceTables, PylanceTables
@@ -17,7 +18,7 @@ from relance.storage.protocol import ObjectStorage
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One opened catalog. Holds no state of its own, so threads may share it."""
+    """One opened catalog, which threads may share: what it remembers saves requests and decides nothing."""
 
     settings: Settings
     root: Root
@@ -25,6 +26,7 @@ class Context:
     clock: Clock
     tables: LanceTables
     timing: Timing
+    seen: SeenMarkers = field(default_factory=SeenMarkers)
 
     @property
     def storage(self) -> ObjectStorage:

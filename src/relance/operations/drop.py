@@ -13,6 +13,7 @@ from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
     InvalidTableStateError,
+    KeyChangedError,
     KeyExistsError,
     TableAlreadyExistsError,
 )
@@ -85,10 +86,11 @@ def soft_drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Mar
         version=head.version if head else 0,
     )
     _properties(marker)  # an expiry that no clock can show is refused before anything is written
+    # Most tables were never dropped, or by this client: without looking first, one request less.
+    known = context.seen.take(name)
     try:
-        # Most tables were never dropped: without looking first, one request less.
-        return put_marker(storage, name, marker, over=None).marker
-    except KeyExistsError:
+        return put_marker(storage, name, _again(marker, known) if known else marker, over=known).marker
+    except (KeyExistsError, KeyChangedError):
         return _drop_over_marker(context, table_id, marker)
 
 
