@@ -85,6 +85,7 @@ CASES: tuple[Case, ...] = (
         LIVE,
     ),
     Case("undrop and drop again, undrop", [[undrops(), drops()], [undrops(), drops()]], SMALLER, DROPPED),
+    Case("drop, undrop and drop", [[drops()], [undrops(), drops()]], SMALLER, LIVE),
     Case("undrop and drop again, purge", [[undrops(), drops()], [purges(), creates("b")]], CRASH, DROPPED),
     Case("sweep, drop", [[sweeps()], [drops()]], EVERYTHING, UNDROPPED, LONG),
     Case("sweep, create", [[sweeps()], [creates("b")]], ONE_FAULT, PURGED, LONG),

@@ -46,7 +46,7 @@ class Marker:
     writer_until: datetime | None = None
     """Deleted: an overwrite was being committed when the table was dropped, and may go on until then."""
     undid: str = ""
-    """Cleared: the deletion that was undone or written over, so that who made it can tell."""
+    """The deletion that was last undone or written over, so that who made it can tell."""
 
     @property
     def hides(self) -> bool:
@@ -76,6 +76,8 @@ def encode(marker: Marker) -> bytes:
         "version": marker.version,
         "deletion_id": marker.deletion_id,
     }
+    if marker.undid:
+        fields["undid"] = marker.undid
     if marker.was_deregistered:
         fields["was_deregistered"] = True
     if marker.before is not None:
@@ -136,6 +138,7 @@ def _decode_fields(fields: dict[str, object]) -> Marker:
         ttl=None if ttl is None else timedelta(milliseconds=_whole(ttl)),
         version=_whole(fields["version"]),
         deletion_id=_text(fields["deletion_id"]),
+        undid=_text(fields.get("undid", "")),
         was_deregistered=fields.get("was_deregistered") is True,
         before=State(str(fields["before"])) if "before" in fields else None,
         token=_text(fields.get("token", "")),

@@ -128,6 +128,7 @@ def _again(marker: Marker, stored: StoredMarker | None) -> Marker:
     return replace(
         marker,
         nonce=new_nonce(),
+        undid=over.undid if over is not None else "",
         was_deregistered=state_of(over) is State.DEREGISTERED,
         writer_until=over.lease_until if over is not None and over.state is State.WRITING else None,
     )
