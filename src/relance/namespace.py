@@ -50,25 +50,23 @@ from lance_namespace import (
 from relance.clock import Clock, SystemClock
 from relance.config import parse_properties
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted, TableStatus
-from relance.operations import (
+from relance.operations import namespaces, tables, versions
+from relance.operations.context import open_context
+from relance.operations.directory import (
     create,
     declare,
     drop,
     migrate_markers,
-    namespaces,
     purge,
     registration,
     scrub,
     status,
     sweep,
-    tables,
-    versions,
 )
-from relance.operations.context import open_context
-from relance.operations.migrate_markers import MarkerMigration
-from relance.operations.purge import PurgeOptions, PurgeProgress, PurgeResult
+from relance.operations.directory.migrate_markers import MarkerMigration
+from relance.operations.directory.purge import PurgeOptions, PurgeProgress, PurgeResult
+from relance.operations.directory.scrub import Finding
 from relance.operations.requests import as_request
-from relance.operations.scrub import Finding
 from relance.resolution import root_table_id
 
 Fields = Mapping[str, Any]

@@ -17,13 +17,13 @@ from relance.lifecycle.retention import Timing
 from relance.listing.layout import flag_new_root
 from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, parse_root
 from relance.operations.context import Context
-from relance.operations.create import CreateMode, create_in_mode
-from relance.operations.declare import declare_table
-from relance.operations.drop import soft_drop, undrop_table
-from relance.operations.purge import PurgeOptions, purge_name
-from relance.operations.revive import NewTable
-from relance.operations.scrub import scrub as run_scrub
-from relance.operations.sweep import sweep_markers
+from relance.operations.directory.create import CreateMode, create_in_mode
+from relance.operations.directory.declare import declare_table
+from relance.operations.directory.drop import soft_drop, undrop_table
+from relance.operations.directory.purge import PurgeOptions, purge_name
+from relance.operations.directory.revive import NewTable
+from relance.operations.directory.scrub import scrub as run_scrub
+from relance.operations.directory.sweep import sweep_markers
 from relance.storage.connect import Connection
 from relance.storage.memory import MemoryStorage
 from relance.storage.probe import capabilities

@@ -39,7 +39,7 @@ from relance.errors import (
 )
 from relance.lifecycle.states import State
 from relance.lifecycle.status import SoftDeleted
-from relance.operations import claims
+from relance.operations.directory import claims
 from relance.testing.lifecycle_model import Call, Verb
 
 SHORT_TIMES = {"claim_lease": "2s", "clock_skew": "200ms", "request_age_bound": "2s"}
@@ -192,8 +192,8 @@ def _takeovers_noted(log: Log) -> Iterator[None]:
         return claim
 
     with (
-        mock.patch("relance.operations.claims.recover", noted_recover),
-        mock.patch("relance.operations.purge.claim_purge", noted_claim),
+        mock.patch("relance.operations.directory.claims.recover", noted_recover),
+        mock.patch("relance.operations.directory.purge.claim_purge", noted_claim),
     ):
         yield
 

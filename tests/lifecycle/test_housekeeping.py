@@ -18,7 +18,7 @@ from relance.lifecycle import moves
 from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
 from relance.lifecycle.states import State
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted
-from relance.operations.scrub import Problem
+from relance.operations.directory.scrub import Problem
 from relance.storage import probe
 from relance.testing.clock import ManualClock
 from relance.testing.faults import CarelessStorage
@@ -149,7 +149,7 @@ def test_a_create_that_committed_but_died_before_its_last_step_is_finished(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("relance.operations.claims.Claim.settle", die)
+        patch.setattr("relance.operations.directory.claims.Claim.settle", die)
         with pytest.raises(KeyboardInterrupt):
             catalog.create_table({"id": ["t"]}, ipc(2))
     assert tables(catalog) == []

@@ -32,7 +32,7 @@ def storage(tmp_path: Path) -> ObjectStorage:
 def lance_tables(request: pytest.FixtureRequest, storage: ObjectStorage, tmp_path: Path) -> LanceTables:
     if request.param == "model":
         return ModelTables(storage, SystemClock())
-    return PylanceTables(storage, lambda name: f"{tmp_path}/{name}.lance", OPTIONS)
+    return PylanceTables(storage, lambda directory: f"{tmp_path}/{directory}", OPTIONS)
 
 
 @pytest.fixture
@@ -44,26 +44,28 @@ def data(lance_tables: LanceTables) -> Callable[[int], object]:
 
 def _stage(tables: LanceTables, data: object, *, overwrite: bool = False) -> tuple[str, Callable[[], int]]:
     token = new_nonce()
-    staged = tables.stage("t", data, token=token, overwrite=overwrite, options=OPTIONS)
-    return token, lambda: tables.commit("t", staged, first=not overwrite, timeout=TIMEOUT, options=OPTIONS)
+    staged = tables.stage("t.lance", data, token=token, overwrite=overwrite, options=OPTIONS)
+    return token, lambda: tables.commit(
+        "t.lance", staged, first=not overwrite, timeout=TIMEOUT, options=OPTIONS
+    )
 
 
 def test_a_table_without_a_version_has_no_head(lance_tables: LanceTables) -> None:
-    assert lance_tables.head("t") is None
-    assert lance_tables.committed_version("t", "nobody", after=0) is None
+    assert lance_tables.head("t.lance") is None
+    assert lance_tables.committed_version("t.lance", "nobody", after=0) is None
 
 
 def test_staged_data_is_no_version_until_it_is_committed(
     lance_tables: LanceTables, data: Callable[[int], object], storage: ObjectStorage
 ) -> None:
     token, commit = _stage(lance_tables, data(1))
-    assert lance_tables.head("t") is None
+    assert lance_tables.head("t.lance") is None
     assert commit() == 1
-    head = lance_tables.head("t")
+    head = lance_tables.head("t.lance")
     assert head is not None
     assert head.version == 1
-    assert lance_tables.committed_version("t", token, after=0) == 1
-    assert lance_tables.committed_version("t", token, after=1) is None
+    assert lance_tables.committed_version("t.lance", token, after=0) == 1
+    assert lance_tables.committed_version("t.lance", token, after=1) is None
 
 
 def test_of_two_first_versions_one_is_committed_and_the_other_certainly_not(
@@ -75,8 +77,8 @@ def test_of_two_first_versions_one_is_committed_and_the_other_certainly_not(
     with pytest.raises(RelanceError) as caught:
         commit_second()
     assert is_settled(caught.value)
-    assert lance_tables.committed_version("t", first, after=0) == 1
-    assert lance_tables.committed_version("t", second, after=0) is None
+    assert lance_tables.committed_version("t.lance", first, after=0) == 1
+    assert lance_tables.committed_version("t.lance", second, after=0) is None
 
 
 def test_staging_a_first_version_where_one_exists_is_refused(
@@ -101,8 +103,8 @@ def test_an_overwrite_goes_on_top_of_whatever_came_meanwhile(
     except RelanceError as error:
         failures.append(error)
     assert all(is_settled(error) for error in failures)
-    assert lance_tables.committed_version("t", token, after=0) == (None if failures else 3)
-    assert lance_tables.committed_version("t", other, after=0) == 2
+    assert lance_tables.committed_version("t.lance", token, after=0) == (None if failures else 3)
+    assert lance_tables.committed_version("t.lance", other, after=0) == 2
 
 
 def test_discarding_removes_only_the_staged_files(
@@ -110,7 +112,7 @@ def test_discarding_removes_only_the_staged_files(
 ) -> None:
     _stage(lance_tables, data(1))[1]()
     before = {info.key for info in storage.list_recursive("t.lance")}
-    staged = lance_tables.stage("t", data(2), token=new_nonce(), overwrite=True, options=OPTIONS)
+    staged = lance_tables.stage("t.lance", data(2), token=new_nonce(), overwrite=True, options=OPTIONS)
     assert {info.key for info in storage.list_recursive("t.lance")} - before == set(staged.files)
     lance_tables.discard(staged)
     assert {info.key for info in storage.list_recursive("t.lance")} == before
@@ -139,4 +141,4 @@ def test_racing_first_commits_have_exactly_one_winner(
         thread.join()
     assert len(won) == 1
     assert [is_settled(error) for error in failures] == [True] * 3
-    assert lance_tables.committed_version("t", won[0], after=0) == 1
+    assert lance_tables.committed_version("t.lance", won[0], after=0) == 1

@@ -29,8 +29,8 @@ from tests.lifecycle.scenarios import (
 from relance.lifecycle import marker_store
 from relance.lifecycle.marker_store import StoredMarker
 from relance.locations import MARKER_SUFFIX
-from relance.operations import claims, create, declare, drop, overwrite, purge, sweep
 from relance.operations.context import Context
+from relance.operations.directory import claims, create, declare, drop, overwrite, purge, sweep
 from relance.storage.probe import Capabilities
 from relance.storage.protocol import ObjectStorage
 from relance.testing.explorer import Budget, Exploration

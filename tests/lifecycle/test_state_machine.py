@@ -31,8 +31,12 @@ def profile(examples: int, steps: int) -> settings:
         deadline=None,
         derandomize=False,
         print_blob=True,
-        # Every call goes to a store, a server even: an example takes a second and that is its nature.
-        suppress_health_check=[HealthCheck.too_slow],
+        # Every call goes to a store, a server even, and long sequences are the point: that is their nature.
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.large_base_example,
+            HealthCheck.data_too_large,
+        ],
     )
 
 

@@ -58,7 +58,7 @@ def look_up(storage: ObjectStorage, name: str) -> TableFacts:
     """
     marker = read_marker(storage, name)
     reserved, deregistered = table_file(name, RESERVED_FILE), table_file(name, DEREGISTERED_FILE)
-    first = manifest_key(name, None, 1, NamingScheme.V2)
+    first = manifest_key(table_directory(name), None, 1, NamingScheme.V2)
     if storage.cheap_lookups and first in (found := storage.which_exist([first, reserved, deregistered])):
         # Most tables still have their first version; a folder of many need not be read then.
         return TableFacts(name, marker, True, reserved in found, deregistered in found, empty=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from relance.errors import InvalidInputError, TableBranchNotFoundError
-from relance.locations import VERSIONS_DIRECTORY, table_file
+from relance.locations import VERSIONS_DIRECTORY
 from relance.storage.protocol import ObjectInfo, ObjectStorage
 
 _LARGEST = 2**64 - 1
@@ -57,13 +57,13 @@ def version_of(name: str) -> int | None:
     return _LARGEST - int(digits) if len(digits) == 20 else int(digits)
 
 
-def manifest_key(table: str, branch: str | None, version: int, scheme: NamingScheme) -> str:
+def manifest_key(directory: str, branch: str | None, version: int, scheme: NamingScheme) -> str:
     """Return the key of a version's manifest."""
-    return f"{_directory(table, branch)}/{file_name(version, scheme)}"
+    return f"{_versions_of(directory, branch)}/{file_name(version, scheme)}"
 
 
 def list_manifests(
-    storage: ObjectStorage, table: str, branch: str | None, *, missing_ok: bool = False
+    storage: ObjectStorage, directory: str, branch: str | None, *, missing_ok: bool = False
 ) -> list[ManifestFile]:
     """Return the versions of the table or of one of its branches, oldest first.
 
@@ -72,20 +72,20 @@ def list_manifests(
     """
     found = (
         (version_of(info.key.rpartition("/")[2]), info)
-        for info in storage.list_level(_directory(table, branch)).files
+        for info in storage.list_level(_versions_of(directory, branch)).files
     )
     manifests = [ManifestFile(version, info) for version, info in found if version is not None]
     if not manifests and _is_branch(branch) and not missing_ok:
-        raise TableBranchNotFoundError(f"branch '{branch}' of table id '{table}'")
+        raise TableBranchNotFoundError(f"branch '{branch}' of the table at '{directory}'")
     return sorted(manifests, key=lambda each: each.version)
 
 
-def _directory(table: str, branch: str | None) -> str:
+def _versions_of(directory: str, branch: str | None) -> str:
     if not _is_branch(branch):
-        return table_file(table, VERSIONS_DIRECTORY)
+        return f"{directory}/{VERSIONS_DIRECTORY}"
     if any(part in {"", ".", ".."} for part in str(branch).split("/")):
         raise InvalidInputError(f"branch name {branch!r} cannot be used")
-    return table_file(table, f"tree/{branch}/{VERSIONS_DIRECTORY}")
+    return f"{directory}/tree/{branch}/{VERSIONS_DIRECTORY}"
 
 
 def _is_branch(branch: str | None) -> bool:

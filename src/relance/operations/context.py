@@ -67,7 +67,7 @@ def open_context(settings: Settings, clock: Clock) -> Context:
         clock=clock,
         tables=PylanceTables(
             connection.storage,
-            lambda name: connection.lance_uri(table_directory(name)),
+            connection.lance_uri,
             connection.lance_options,
         ),
         timing=Timing(

@@ -24,7 +24,6 @@ from relance.errors import (
     ServiceUnavailableError,
     TableNotFoundError,
 )
-from relance.locations import table_directory, table_file
 from relance.operations.lance_errors import lance_errors, open_at
 from relance.storage.protocol import ObjectStorage
 
@@ -50,7 +49,7 @@ class StagedData:
 class LanceTables(Protocol):
     """Lance, as far as create, drop and undrop need it."""
 
-    def head(self, name: str) -> TableHead | None:
+    def head(self, directory: str) -> TableHead | None:
         """Return the latest version, or None when the table has none.
 
         Raises:
@@ -58,12 +57,12 @@ class LanceTables(Protocol):
         """
 
     def stage(
-        self, name: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
+        self, directory: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
     ) -> StagedData:
         """Write data files, to be committed as version 1 or, with `overwrite`, over an existing table."""
 
     def commit(
-        self, name: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
+        self, directory: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
     ) -> int:
         """Commit staged data and return its version; as the `first`, only if there is no version 1.
 
@@ -72,7 +71,7 @@ class LanceTables(Protocol):
             RelanceError: it was not committed.
         """
 
-    def committed_version(self, name: str, token: str, *, after: int) -> int | None:
+    def committed_version(self, directory: str, token: str, *, after: int) -> int | None:
         """Return the version later than `after` that was committed under `token`, if there is one."""
 
     def discard(self, staged: StagedData) -> None:
@@ -89,29 +88,29 @@ class PylanceTables:
         self._location = location
         self._options = options
 
-    def head(self, name: str) -> TableHead | None:
-        if self._storage.is_occupied(table_directory(name)):
+    def head(self, directory: str) -> TableHead | None:
+        if self._storage.is_occupied(directory):
             return None  # a file or a link: Lance would stumble over the one and follow the other
         try:
-            dataset = open_at(self._location(name), self._options, name)
+            dataset = open_at(self._location(directory), self._options, directory)
         except TableNotFoundError:
             return None
         except InternalError as failure:
             if "not found" in failure.detail.lower():
                 # Listed, and gone before it was read: a purge is at work.
                 raise ConcurrentModificationError(
-                    f"table id '{name}' changed while it was opened"
+                    f"table at '{directory}' changed while it was opened"
                 ) from failure
             raise
         return TableHead(int(dataset.version), dict(dataset.config()))
 
     def stage(
-        self, name: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
+        self, directory: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
     ) -> StagedData:
-        with lance_errors(f"table id '{name}'", options):
+        with lance_errors(f"table at '{directory}'", options):
             transaction = write_fragments(
                 data,
-                self._location(name),
+                self._location(directory),
                 mode="overwrite" if overwrite else "create",
                 return_transaction=True,
                 storage_options=dict(options) or None,
@@ -119,17 +118,17 @@ class PylanceTables:
         files = (file.path for fragment in transaction.operation.fragments for file in fragment.files)
         return StagedData(
             token=token,
-            files=tuple(table_file(name, f"data/{path}") for path in files),
+            files=tuple(f"{directory}/data/{path}" for path in files),
             commit=replace(transaction, uuid=token),
         )
 
     def commit(
-        self, name: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
+        self, directory: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
     ) -> int:
         try:
-            with lance_errors(f"table id '{name}'", options):
+            with lance_errors(f"table at '{directory}'", options):
                 dataset = lance.LanceDataset.commit(
-                    self._location(name),
+                    self._location(directory),
                     staged.commit,
                     # As the first: no retries, which would make it an overwrite of somebody's table.
                     max_retries=0 if first else 20,
@@ -140,12 +139,12 @@ class PylanceTables:
             raise OutcomeUnknownError(cause.detail) from cause
         return int(dataset.version)
 
-    def committed_version(self, name: str, token: str, *, after: int) -> int | None:
-        head = self.head(name)
+    def committed_version(self, directory: str, token: str, *, after: int) -> int | None:
+        head = self.head(directory)
         if head is None:
             return None
-        with lance_errors(f"table id '{name}'", self._options):
-            dataset = open_at(self._location(name), self._options, name)
+        with lance_errors(f"table at '{directory}'", self._options):
+            dataset = open_at(self._location(directory), self._options, directory)
             for version in range(head.version, after, -1):
                 if _token_of(dataset, version) == token:
                     return version

@@ -51,7 +51,7 @@ def list_table_versions(context: Context, request: ListTableVersionsRequest) -> 
     """
     table_id = root_table_id(request.id)
     find_table(context.storage, table_id)
-    manifests = list_manifests(context.storage, table_id.name, request.branch)
+    manifests = list_manifests(context.storage, table_directory(table_id.name), request.branch)
     if request.descending:
         manifests = manifests[::-1]
     if request.page_token:
@@ -73,7 +73,7 @@ def describe_table_version(
     """
     table_id = root_table_id(request.id)
     find_table(context.storage, table_id)
-    manifests = list_manifests(context.storage, table_id.name, request.branch)
+    manifests = list_manifests(context.storage, table_directory(table_id.name), request.branch)
     if request.version is None:
         found = manifests[-1] if manifests else None
         what = f"latest version for table id '{table_id}'"
@@ -135,7 +135,7 @@ def batch_delete_table_versions(
     table_id = root_table_id(request.id)
     find_table(context.storage, table_id)
     ranges = [_parse_range(each.start_version, each.end_version) for each in request.ranges]
-    manifests = list_manifests(context.storage, table_id.name, request.branch)
+    manifests = list_manifests(context.storage, table_directory(table_id.name), request.branch)
     doomed = [each for each in manifests if any(each.version in versions for versions in ranges)]
     if doomed and len(doomed) == len(manifests):
         raise InvalidTableStateError(
@@ -151,12 +151,16 @@ def _check_sequence(context: Context, batch: list[_NewVersion]) -> None:
     for new in batch:
         place = (new.table, new.branch)
         if place not in latest:
-            manifests = list_manifests(context.storage, new.table, new.branch, missing_ok=True)
+            manifests = list_manifests(
+                context.storage, table_directory(new.table), new.branch, missing_ok=True
+            )
             latest[place] = [each.version for each in manifests]
         known = latest[place]
         if new.version in known:
             same = next(
-                m for m in list_manifests(context.storage, new.table, new.branch) if m.version == new.version
+                m
+                for m in list_manifests(context.storage, table_directory(new.table), new.branch)
+                if m.version == new.version
             )
             if context.storage.read(same.info.key).body != new.body:
                 raise TableVersionAlreadyExistsError(
@@ -189,7 +193,7 @@ def _check(context: Context, entry: CreateTableVersionRequest | CreateTableVersi
     if entry.version < 1:
         raise InvalidInputError(f"version must be 1 or more, got {entry.version}")
     staging = _staging_key(context, table_id.name, entry.manifest_path)
-    target = manifest_key(table_id.name, entry.branch, entry.version, scheme)
+    target = manifest_key(table_directory(table_id.name), entry.branch, entry.version, scheme)
     try:
         body = context.storage.read(staging).body
     except KeyNotFoundError as cause:
@@ -227,7 +231,7 @@ def _in_store(context: Context, path: str) -> str:
 
 def _put_version(context: Context, new: _NewVersion) -> TableVersion:
     storage = context.storage
-    manifests = list_manifests(storage, new.table, new.branch, missing_ok=True)
+    manifests = list_manifests(storage, table_directory(new.table), new.branch, missing_ok=True)
     same = next((each for each in manifests if each.version == new.version), None)
     latest = manifests[-1].version if manifests else 0
     if same is None:

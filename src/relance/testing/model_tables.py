@@ -15,7 +15,6 @@ from relance.clock import Clock
 from relance.config import StorageOptions
 from relance.errors import InternalError, KeyExistsError, KeyNotFoundError, OutcomeUnknownError
 from relance.listing.manifest_files import NamingScheme, list_manifests, manifest_key
-from relance.locations import table_file
 from relance.operations.lance_tables import StagedData, TableHead
 from relance.storage.protocol import ObjectStorage
 
@@ -42,40 +41,40 @@ class ModelTables:
         self._storage = storage
         self._clock = clock
 
-    def head(self, name: str) -> TableHead | None:
-        manifests = list_manifests(self._storage, name, None)
+    def head(self, directory: str) -> TableHead | None:
+        manifests = list_manifests(self._storage, directory, None)
         return TableHead(manifests[-1].version, {}) if manifests else None
 
     def stage(
-        self, name: str, data: Any, *, token: str, overwrite: bool, options: StorageOptions
+        self, directory: str, data: Any, *, token: str, overwrite: bool, options: StorageOptions
     ) -> StagedData:
-        if not overwrite and list_manifests(self._storage, name, None):
+        if not overwrite and list_manifests(self._storage, directory, None):
             raise InternalError("dataset already exists")
-        file = table_file(name, f"data/{token}")
+        file = f"{directory}/data/{token}"
         self._storage.create(file, json.dumps(data).encode())
         manifest = {"token": token, "data": data, "files": [file]}
         return StagedData(token, (file,), json.dumps(manifest).encode())
 
     def commit(
-        self, name: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
+        self, directory: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
     ) -> int:
         deadline = self._clock.monotonic() + timeout.total_seconds()
         while True:
-            manifests = [] if first else list_manifests(self._storage, name, None)
+            manifests = [] if first else list_manifests(self._storage, directory, None)
             version = manifests[-1].version + 1 if manifests else 1
             if self._clock.monotonic() > deadline:
                 # As pylance with commit_timeout: nothing is sent any more once the time is over.
                 raise OutcomeUnknownError("the commit timed out")
             try:
-                self._storage.create(manifest_key(name, None, version, NamingScheme.V2), staged.commit)
+                self._storage.create(manifest_key(directory, None, version, NamingScheme.V2), staged.commit)
             except KeyExistsError as cause:
                 if first:
                     raise InternalError("dataset already exists") from cause
                 continue
             return version
 
-    def committed_version(self, name: str, token: str, *, after: int) -> int | None:
-        for manifest in reversed(list_manifests(self._storage, name, None)):
+    def committed_version(self, directory: str, token: str, *, after: int) -> int | None:
+        for manifest in reversed(list_manifests(self._storage, directory, None)):
             if manifest.version <= after:
                 return None
             try:

@@ -22,8 +22,8 @@ from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
 from relance.listing.signs import remove_signs
 from relance.locations import table_directory
-from relance.operations.claims import Claim, busy, claim_purge, settled_marker
 from relance.operations.context import Context
+from relance.operations.directory.claims import Claim, busy, claim_purge, settled_marker
 from relance.resolution import not_found
 from relance.storage.probe import require_replace
 from relance.storage.protocol import Deleted

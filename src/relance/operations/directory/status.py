@@ -16,7 +16,7 @@ from relance.listing.lookup import look_up
 from relance.listing.root_view import view_root
 from relance.locations import table_directory
 from relance.operations.context import Context
-from relance.operations.purge import PurgeOptions, PurgeResult, purge_name, purgeable_marker
+from relance.operations.directory.purge import PurgeOptions, PurgeResult, purge_name, purgeable_marker
 
 _PARALLEL = 16
 

@@ -28,8 +28,8 @@ from relance.locations import (
     table_directory,
     table_file,
 )
-from relance.operations.claims import busy, claim_revival, settle
 from relance.operations.context import Context
+from relance.operations.directory.claims import busy, claim_revival, settle
 from relance.operations.requests import refuse_properties, with_options
 from relance.resolution import root_table_id
 from relance.storage.probe import require_create_only, require_replace

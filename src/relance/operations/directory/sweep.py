@@ -11,8 +11,8 @@ from relance.lifecycle.retention import holder_is_gone
 from relance.lifecycle.states import State
 from relance.listing.root_view import view_root
 from relance.locations import MARKER_SUFFIX, table_directory
-from relance.operations.claims import recover, swap
 from relance.operations.context import Context
+from relance.operations.directory.claims import recover, swap
 from relance.storage.probe import require_replace
 
 

@@ -12,9 +12,9 @@ from relance.identifiers import TableId
 from relance.lifecycle import moves
 from relance.lifecycle.marker_store import StoredMarker, new_nonce
 from relance.listing.signs import remove_signs
-from relance.locations import DEREGISTERED_FILE, table_file
-from relance.operations.claims import Claim, claim_revival
+from relance.locations import DEREGISTERED_FILE, table_directory, table_file
 from relance.operations.context import Context
+from relance.operations.directory.claims import Claim, claim_revival
 from relance.operations.lance_tables import StagedData, is_settled
 from relance.storage.probe import require_replace
 
@@ -30,6 +30,10 @@ class NewTable:
     @property
     def name(self) -> str:
         return self.table_id.name
+
+    @property
+    def directory(self) -> str:
+        return table_directory(self.name)
 
 
 def revive(context: Context, new: NewTable, stored: StoredMarker) -> int:
@@ -51,9 +55,9 @@ def revive(context: Context, new: NewTable, stored: StoredMarker) -> int:
 def _write(context: Context, new: NewTable, claim: Claim) -> int:
     try:
         # A version may be there even below a tombstone: of a create that committed after the purge.
-        head = context.tables.head(new.name)
+        head = context.tables.head(new.directory)
         staged = context.tables.stage(
-            new.name, new.data, token=claim.token, overwrite=head is not None, options=new.options
+            new.directory, new.data, token=claim.token, overwrite=head is not None, options=new.options
         )
     except RelanceError:
         _give_back(claim)
@@ -62,7 +66,7 @@ def _write(context: Context, new: NewTable, claim: Claim) -> int:
         # Until here nothing was changed. What follows must not happen once the lease is over.
         claim.ensure()
         return context.tables.commit(
-            new.name,
+            new.directory,
             staged,
             first=head is None,
             timeout=min(context.timing.commit_timeout, context.timing.lease / 2),
@@ -80,7 +84,9 @@ def _after_failed_commit(
     Raises:
         RelanceError: it did not, or nobody can tell.
     """
-    committed = context.tables.committed_version(new.name, staged.token, after=claim.stored.marker.version)
+    committed = context.tables.committed_version(
+        new.directory, staged.token, after=claim.stored.marker.version
+    )
     if committed is not None:
         return committed
     if is_settled(failure):

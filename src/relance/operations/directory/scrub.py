@@ -23,9 +23,9 @@ from relance.locations import (
     table_directory,
     table_file,
 )
-from relance.operations.claims import recover
 from relance.operations.context import Context
-from relance.operations.purge import PurgeOptions, purge_name
+from relance.operations.directory.claims import recover
+from relance.operations.directory.purge import PurgeOptions, purge_name
 
 
 class Problem(StrEnum):

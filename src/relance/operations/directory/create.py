@@ -19,13 +19,13 @@ from relance.listing.layout import flag_new_root
 from relance.listing.lookup import TableFacts, look_up
 from relance.listing.signs import remove_signs, sign_creating
 from relance.operations.arrow_stream import read_stream
-from relance.operations.claims import busy, settle
 from relance.operations.context import Context
-from relance.operations.declare import already_exists, refuse_occupied
+from relance.operations.directory.claims import busy, settle
+from relance.operations.directory.declare import already_exists, refuse_occupied
+from relance.operations.directory.overwrite import overwrite
+from relance.operations.directory.revive import NewTable, revive
 from relance.operations.lance_tables import StagedData, is_settled
-from relance.operations.overwrite import overwrite
 from relance.operations.requests import parse_mode, refuse_properties, with_options
-from relance.operations.revive import NewTable, revive
 from relance.resolution import root_table_id
 from relance.storage.probe import require_create_only
 
@@ -76,7 +76,7 @@ def create_in_mode(context: Context, new: NewTable, mode: CreateMode) -> int:
 def _create_visible(context: Context, new: NewTable, facts: TableFacts, mode: CreateMode) -> int | None:
     """Create, keep or overwrite what nothing hides; None means: look again."""
     if facts.has_versions and mode is CreateMode.EXIST_OK:
-        head = context.tables.head(new.name)
+        head = context.tables.head(new.directory)
         return head.version if head is not None else None
     try:
         if facts.has_versions:
@@ -113,7 +113,9 @@ def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None) ->
     # Listings see this sign and look twice, so that data without a version is never taken for a table.
     sign_creating(storage, name)
     try:
-        staged = context.tables.stage(name, new.data, token=new_nonce(), overwrite=False, options=new.options)
+        staged = context.tables.stage(
+            new.directory, new.data, token=new_nonce(), overwrite=False, options=new.options
+        )
     except RelanceError:
         _after_failed_write(context, name, seen)
         raise
@@ -160,10 +162,10 @@ def _commit_first(context: Context, new: NewTable, staged: StagedData) -> None:
     """
     try:
         context.tables.commit(
-            new.name, staged, first=True, timeout=context.timing.commit_timeout, options=new.options
+            new.directory, staged, first=True, timeout=context.timing.commit_timeout, options=new.options
         )
     except RelanceError as failure:
-        if context.tables.committed_version(new.name, staged.token, after=0) is not None:
+        if context.tables.committed_version(new.directory, staged.token, after=0) is not None:
             return
         if not is_settled(failure):
             raise

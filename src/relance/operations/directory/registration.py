@@ -18,8 +18,8 @@ from relance.lifecycle.marker_store import new_nonce
 from relance.lifecycle.states import Action, State, is_allowed
 from relance.listing.lookup import look_up
 from relance.locations import DEREGISTERED_FILE, directory_of_location, table_directory, table_file
-from relance.operations.claims import busy, swap
 from relance.operations.context import Context
+from relance.operations.directory.claims import busy, swap
 from relance.operations.requests import parse_mode, refuse_properties
 from relance.resolution import find_table, not_found, root_table_id
 from relance.storage.probe import require_create_only, require_replace

@@ -6,10 +6,10 @@ from relance.errors import ConcurrentModificationError, RelanceError
 from relance.lifecycle import moves
 from relance.lifecycle.marker_store import StoredMarker, is_unchanged, new_nonce
 from relance.lifecycle.states import LEASED
-from relance.operations.claims import busy, settle, swap
 from relance.operations.context import Context
+from relance.operations.directory.claims import busy, settle, swap
+from relance.operations.directory.revive import NewTable
 from relance.operations.lance_tables import StagedData, is_settled
-from relance.operations.revive import NewTable
 from relance.storage.probe import capabilities
 
 
@@ -46,7 +46,7 @@ def overwrite(context: Context, new: NewTable, seen: StoredMarker | None) -> int
 def _stage(context: Context, new: NewTable, seen: StoredMarker | None) -> StagedData:
     try:
         return context.tables.stage(
-            new.name, new.data, token=new_nonce(), overwrite=True, options=new.options
+            new.directory, new.data, token=new_nonce(), overwrite=True, options=new.options
         )
     except RelanceError as failure:
         if is_unchanged(context.storage, new.name, seen):
@@ -73,9 +73,9 @@ def _withdraw(context: Context, new: NewTable, announced: StoredMarker) -> None:
 def _commit(context: Context, new: NewTable, staged: StagedData) -> int:
     timeout = min(context.timing.commit_timeout, context.timing.lease / 2)
     try:
-        return context.tables.commit(new.name, staged, first=False, timeout=timeout, options=new.options)
+        return context.tables.commit(new.directory, staged, first=False, timeout=timeout, options=new.options)
     except RelanceError as failure:
-        committed = context.tables.committed_version(new.name, staged.token, after=0)
+        committed = context.tables.committed_version(new.directory, staged.token, after=0)
         if committed is not None:
             return committed
         if is_settled(failure):

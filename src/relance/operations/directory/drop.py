@@ -27,10 +27,10 @@ from relance.lifecycle.states import Action, State, is_allowed
 from relance.lifecycle.status import Exists, NotFound
 from relance.listing.lookup import look_up
 from relance.locations import table_directory
-from relance.operations.claims import settled_marker, swap
 from relance.operations.context import Context
+from relance.operations.directory.claims import settled_marker, swap
+from relance.operations.directory.purge import PurgeOptions, purge_name
 from relance.operations.lance_tables import TableHead
-from relance.operations.purge import PurgeOptions, purge_name
 from relance.resolution import not_found, root_table_id
 from relance.storage.probe import require_create_only, require_replace
 
@@ -98,7 +98,7 @@ def _head(context: Context, table_id: TableId) -> TableHead | None:
     """Return the latest version; when it vanishes under our hands, see what became of the table."""
     for _ in range(_ATTEMPTS):
         try:
-            return context.tables.head(table_id.name)
+            return context.tables.head(table_directory(table_id.name))
         except ConcurrentModificationError:
             stored = settled_marker(context, table_id.name)
             if stored is not None and stored.marker.hides:

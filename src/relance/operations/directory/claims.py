@@ -13,6 +13,7 @@ from relance.lifecycle.marker import Marker
 from relance.lifecycle.marker_store import StoredMarker, new_nonce, put_marker, read_marker
 from relance.lifecycle.retention import holder_is_gone
 from relance.lifecycle.states import LEASED, State
+from relance.locations import table_directory
 from relance.operations.context import Context
 
 _ATTEMPTS = 5
@@ -144,7 +145,7 @@ def recover(context: Context, name: str, stored: StoredMarker) -> None:
     """
     marker = stored.marker
     if marker.state is State.REVIVING:
-        done = context.tables.committed_version(name, marker.token, after=marker.version)
+        done = context.tables.committed_version(table_directory(name), marker.token, after=marker.version)
         if done is not None:
             swap(context, name, moves.finish_revival(marker, new_nonce()), over=stored)
             return
