@@ -18,6 +18,7 @@ ORDER = [
     "locations",
     "config",
     "storage",
+    "lance_errors",
     "lifecycle",
     "listing",
     "manifest",

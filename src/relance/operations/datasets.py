@@ -10,8 +10,8 @@ from relance.errors import (
     TableTagNotFoundError,
     TableVersionNotFoundError,
 )
+from relance.lance_errors import lance_errors, open_at
 from relance.operations.context import Context
-from relance.operations.lance_errors import lance_errors, open_at
 
 
 def open_dataset(

@@ -24,7 +24,7 @@ from relance.errors import (
     ServiceUnavailableError,
     TableNotFoundError,
 )
-from relance.operations.lance_errors import lance_errors, open_at
+from relance.lance_errors import lance_errors, open_at
 from relance.storage.protocol import ObjectStorage
 
 

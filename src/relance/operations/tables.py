@@ -14,11 +14,11 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.table_basic_stats import TableBasicStats
 
+from relance.lance_errors import lance_errors
 from relance.listing.tables import list_tables as list_names
 from relance.operations.arrow_json import schema_to_json
 from relance.operations.context import Context
 from relance.operations.datasets import open_dataset
-from relance.operations.lance_errors import lance_errors
 from relance.operations.paging import page_of
 from relance.operations.requests import with_options
 from relance.resolution import find_table, require_root_namespace, root_table_id

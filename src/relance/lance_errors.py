@@ -32,8 +32,10 @@ def lance_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
         raise known or InternalError(f"{what}: {first_line(text)}") from cause
 
 
-def open_at(location: str, options: Mapping[str, str], name: str) -> lance.LanceDataset:
-    """Return the dataset at a location.
+def open_at(
+    location: str, options: Mapping[str, str], name: str, *, session: lance.Session | None = None
+) -> lance.LanceDataset:
+    """Return the dataset at a location; a session keeps what was read of it for the next time.
 
     Raises:
         TableNotFoundError: there is no version at all.
@@ -41,7 +43,7 @@ def open_at(location: str, options: Mapping[str, str], name: str) -> lance.Lance
     where = f"table id '{name}'"
     with lance_errors(where, options):
         try:
-            return lance.dataset(location, storage_options=dict(options) or None)
+            return lance.dataset(location, storage_options=dict(options) or None, session=session)
         except ValueError as cause:
             if "was not found" in str(cause):
                 raise TableNotFoundError(f"{where} has no version yet") from cause

@@ -1,0 +1,1 @@
+"""V2: the `__manifest` table is the truth about which namespaces and tables there are."""

@@ -1,0 +1,202 @@
+"""One row of the manifest: what it says and how it is written. Pure.
+
+A dropped object is a row that other clients tolerate and do not show: its id becomes
+`__dropped$<deletion id>`, and its metadata carries what it was and the lifecycle's marker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from relance.errors import InvalidInputError, InvalidTableStateError
+from relance.identifiers import DELIMITER
+from relance.lifecycle.marker import Marker, decode, encode
+from relance.locations import TABLE_SUFFIX
+
+DROPPED = "__dropped"
+DROPPED_PREFIX = DROPPED + DELIMITER
+HEAD_ID = f"{DROPPED_PREFIX}head"
+"""The row that every commit of ours moves, so that no two of them can overlap."""
+
+_OURS = "relance."
+_MARKER = f"{_OURS}marker"
+_ORIGINAL = f"{_OURS}id"
+_CASCADE = f"{_OURS}cascade"
+_PROTECTED = f"{_OURS}protected"
+_MOVED_TO = f"{_OURS}moved_to"
+
+HIDING = (_MARKER, _MOVED_TO)
+"""A row whose metadata has one of these keys is not shown under its id."""
+
+
+class ObjectType(StrEnum):
+    """What a row stands for."""
+
+    NAMESPACE = "namespace"
+    TABLE = "table"
+    VERSION = "table_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row. `row` holds every column as it was read, so that unknown ones survive."""
+
+    object_id: str
+    object_type: str
+    location: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    row: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.object_id.split(DELIMITER))
+
+    @property
+    def is_dropped(self) -> bool:
+        return self.object_id.startswith(DROPPED_PREFIX)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What users gave: our own keys are not theirs."""
+        return {key: value for key, value in self.metadata.items() if not key.startswith(_OURS)}
+
+    @property
+    def marker(self) -> Marker | None:
+        """The lifecycle's marker, as in V1's files.
+
+        Raises:
+            InvalidTableStateError: it cannot be understood.
+        """
+        text = self.metadata.get(_MARKER)
+        return None if text is None else decode(text.encode(), name=self.original_id)
+
+    @property
+    def original_id(self) -> str:
+        """The id before the drop."""
+        return self.metadata.get(_ORIGINAL, self.object_id)
+
+    @property
+    def original_parts(self) -> tuple[str, ...]:
+        return tuple(self.original_id.split(DELIMITER))
+
+    @property
+    def cascade(self) -> str | None:
+        """Names the drop of a namespace that this one was part of."""
+        return self.metadata.get(_CASCADE)
+
+    @property
+    def is_protected(self) -> bool:
+        return self.metadata.get(_PROTECTED) == "true"
+
+    @property
+    def moved_to(self) -> str | None:
+        """The new id of a table that was renamed and whose marker does not say so yet."""
+        return self.metadata.get(_MOVED_TO)
+
+    @property
+    def is_visible(self) -> bool:
+        return not self.is_dropped and not any(key in self.metadata for key in HIDING)
+
+    @property
+    def has_own_directory(self) -> bool:
+        """Whether this is a root table in the directory of its name, which a marker file decides about."""
+        return self.original_id + TABLE_SUFFIX == self.location
+
+    def with_properties(self, properties: Mapping[str, str]) -> Entry:
+        """Return the row with other properties; our own keys stay."""
+        ours = {key: value for key, value in self.metadata.items() if key.startswith(_OURS)}
+        return replace(self, metadata={**properties, **ours})
+
+    def protected(self, *, on: bool) -> Entry:
+        return self._with(_PROTECTED, "true" if on else None)
+
+    def moved(self, to: str) -> Entry:
+        return self._with(_MOVED_TO, to)
+
+    def renamed(self, object_id: str) -> Entry:
+        return replace(self, object_id=object_id)
+
+    def dropped(self, marker: Marker, *, cascade: str | None = None) -> Entry:
+        """Return the row of a dropped generation."""
+        row = self._with(_ORIGINAL, self.object_id)._with(_CASCADE, cascade).with_marker(marker)
+        return replace(row, object_id=DROPPED_PREFIX + marker.deletion_id)
+
+    def with_marker(self, marker: Marker) -> Entry:
+        return self._with(_MARKER, encode(marker).decode())
+
+    def restored(self, object_id: str) -> Entry:
+        """Return the row without a trace of the drop."""
+        plain = self._with(_MARKER, None)._with(_ORIGINAL, None)._with(_CASCADE, None)
+        return replace(plain, object_id=object_id)
+
+    def reviving(self, marker: Marker) -> Entry:
+        """Return the row at its old id, still hidden: a create writes over it."""
+        return replace(self, object_id=self.original_id).with_marker(marker)
+
+    def _with(self, key: str, value: str | None) -> Entry:
+        metadata = {name: text for name, text in self.metadata.items() if name != key}
+        if value is not None:
+            metadata[key] = value
+        return replace(self, metadata=metadata)
+
+
+def decode_row(row: Mapping[str, Any]) -> Entry:
+    """Return the entry that a row of the table holds.
+
+    Raises:
+        InvalidTableStateError: its metadata is not a JSON map of strings.
+    """
+    return Entry(
+        object_id=row["object_id"],
+        object_type=row["object_type"],
+        location=row["location"],
+        metadata=_decode_metadata(row["object_id"], row["metadata"]),
+        row=row,
+    )
+
+
+def _decode_metadata(object_id: str, text: str | None) -> dict[str, str]:
+    if text is None:
+        return {}
+    try:
+        metadata = json.loads(text)
+    except ValueError:
+        metadata = None
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise InvalidTableStateError(
+            f"the manifest's row '{object_id}' is damaged: its metadata is not a JSON map of strings; "
+            "it is left as it is; scrub() tells what to do"
+        )
+    return metadata
+
+
+def encode_row(entry: Entry) -> dict[str, Any]:
+    """Return the columns of an entry."""
+    # Null when empty, as native writes it.
+    metadata = json.dumps(dict(entry.metadata)) if entry.metadata else None
+    return {
+        "base_objects": None,
+        **entry.row,
+        "object_id": entry.object_id,
+        "object_type": entry.object_type,
+        "location": entry.location,
+        "metadata": metadata,
+    }
+
+
+def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the properties a user gives.
+
+    Raises:
+        InvalidInputError: a key is one of ours.
+    """
+    for key in properties or {}:
+        if key.startswith(_OURS):
+            raise InvalidInputError(
+                f"property {key!r} cannot be set: keys below {_OURS!r} are the catalog's own"
+            )
+    return dict(properties or {})

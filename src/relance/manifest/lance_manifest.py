@@ -1,0 +1,337 @@
+"""The manifest as a Lance table.
+
+A commit removes and adds rows in one Lance transaction that rewrites the head: the small data file
+that holds the head row. Two commits that read the same version both rewrite it, and Lance lets only
+one of them through, whatever rows they are about. So what was read is still true when it is
+committed. design/0004 tells what else was tried.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import lance
+import pyarrow as pa
+from lance.dataset import LanceOperation, Transaction
+from lance.fragment import FragmentMetadata, write_fragments
+
+from relance.config import StorageOptions
+from relance.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    InvalidTableStateError,
+    OutcomeUnknownError,
+    RelanceError,
+    ServiceUnavailableError,
+)
+from relance.lance_errors import lance_errors
+from relance.lifecycle.marker_store import new_nonce
+from relance.manifest.entry import HEAD_ID, Entry, ObjectType, decode_row, encode_row
+from relance.manifest.name_index import COLUMNS, FileIds, all_ids, child_names, sort_ids
+from relance.manifest.opening import ManifestTable
+from relance.manifest.schema import SCHEMA, check_flags, check_schema
+from relance.manifest.store import Change, ManifestConflictError, Snapshot
+
+_T = TypeVar("_T")
+
+HEAD_ROWS = 256
+"""The head is begun anew once it holds this many rows; until then each commit writes all of them."""
+
+_IDS_PER_QUERY = 500
+
+_READERS_NAME = "relance-manifest"
+
+_READERS = ThreadPoolExecutor(8, thread_name_prefix=_READERS_NAME)
+"""Scans run here: in a callback from Lance's own threads a scan aborts the interpreter."""
+
+
+def in_reader(work: Callable[[], _T]) -> _T:
+    """Run work that scans a Lance table on a thread of ours."""
+    if threading.current_thread().name.startswith(_READERS_NAME):
+        return work()  # waiting for another one from here could wait for ever
+    return _READERS.submit(work).result()
+
+
+class LanceSnapshot:
+    """One version of the manifest table; `dataset` is None while there is none."""
+
+    def __init__(self, dataset: lance.LanceDataset | None, names: NameCache, options: StorageOptions) -> None:
+        self.dataset = dataset
+        self._names = names
+        self._options = options
+
+    @property
+    def version(self) -> int:
+        return 0 if self.dataset is None else int(self.dataset.version)
+
+    @cached_property
+    def metadata(self) -> Mapping[str, str]:
+        return {} if self.dataset is None else dict(self.dataset.metadata)
+
+    def get(self, ids: Iterable[str]) -> dict[str, Entry]:
+        return {each.entry.object_id: each.entry for each in self.find(ids)}
+
+    def find(self, ids: Iterable[str]) -> list[Located]:
+        """Return the rows with these ids and where they lie."""
+        wanted = sorted(set(ids))
+        found: list[Located] = []
+        for start in range(0, len(wanted), _IDS_PER_QUERY):
+            listed = ", ".join(_quoted(each) for each in wanted[start : start + _IDS_PER_QUERY])
+            found += self._query(f"object_id IN ({listed})")
+        _refuse_duplicates(found)
+        return found
+
+    def below(self, prefix: str) -> list[Entry]:
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        where = f"object_id >= {_quoted(prefix)} AND object_id < {_quoted(end)}"
+        found = [each for each in self._query(where) if each.entry.object_id != HEAD_ID]
+        _refuse_duplicates(found)
+        return [each.entry for each in found]
+
+    def _query(self, where: str) -> list[Located]:
+        dataset = self.dataset
+        if dataset is None:
+            return []
+        with manifest_errors(self._options):
+            rows = in_reader(lambda: dataset.scanner(filter=where, with_row_address=True).to_table())
+        return [_located(row) for row in rows.to_pylist()]
+
+    def names(self, namespace: Sequence[str], object_type: str, *, after: str | None) -> Iterator[str]:
+        return child_names(self._files, namespace, object_type, after=after)
+
+    def own_directories(self) -> frozenset[str]:
+        return frozenset().union(*(each.own_directories for each in self._files))
+
+    def table_ids(self, *, after: str | None) -> Iterator[str]:
+        return all_ids(self._files, ObjectType.TABLE, after=after)
+
+    @cached_property
+    def _files(self) -> list[FileIds]:
+        dataset = self.dataset
+        if dataset is None:
+            return []
+        with manifest_errors(self._options):
+            return in_reader(lambda: self._names.files_of(dataset))
+
+
+class NameCache:
+    """The ids of each data file of the latest version that was listed."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, FileIds] = {}
+
+    def files_of(self, dataset: lance.LanceDataset) -> list[FileIds]:
+        """Return the ids of all data files, reading those that are new or had rows deleted."""
+        known, current = self._files, {}
+        for fragment in dataset.get_fragments():
+            meta = fragment.metadata
+            key = f"{[file.path for file in meta.files]} {meta.deletion_file}"
+            current[key] = known.get(key) or sort_ids(fragment.to_table(columns=COLUMNS))
+        self._files = current
+        return list(current.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A row and the fragment it is in."""
+
+    entry: Entry
+    fragment: int
+
+
+def _located(row: dict[str, Any]) -> Located:
+    return Located(decode_row(row), row.pop("_rowaddr") >> 32)
+
+
+def _refuse_duplicates(found: Sequence[Located]) -> None:
+    seen: set[str] = set()
+    for each in found:
+        if each.entry.object_id in seen:
+            raise InvalidTableStateError(
+                f"the manifest holds '{each.entry.object_id}' twice: scrub() tells what to do; "
+                "nothing was changed"
+            )
+        seen.add(each.entry.object_id)
+
+
+def manifest_errors(options: Mapping[str, str]) -> Any:
+    """Turn what pylance raises into our errors."""
+    return lance_errors("the catalog's manifest", options)
+
+
+@dataclass(slots=True)
+class LanceManifest:
+    """The `__manifest` table of one root."""
+
+    table: ManifestTable
+    on_commit: Callable[[LanceManifest, lance.LanceDataset], None] | None = None
+    """Told of each commit with the new version, to keep the table in shape off the request's path."""
+    _names: NameCache = field(default_factory=NameCache)
+
+    @property
+    def options(self) -> StorageOptions:
+        return self.table.options
+
+    def latest(self) -> LanceSnapshot:
+        dataset = self.open()
+        if dataset is not None:
+            check_schema(dataset.schema)
+            check_flags(dataset.metadata, writing=False)
+        return LanceSnapshot(dataset, self._names, self.options)
+
+    def open(self) -> lance.LanceDataset | None:
+        """Return the table's latest version, or None when there is none."""
+        return self.table.open()
+
+    def commit(self, read: Snapshot, change: Change) -> None:
+        assert isinstance(read, LanceSnapshot)  # ours, from latest()
+        check_flags(read.metadata, writing=True)
+        if read.dataset is None:
+            committed = in_reader(lambda: self._create(change))
+        else:
+            committed = in_reader(lambda: self._update(read, change))
+        if self.on_commit is not None:
+            self.on_commit(self, committed)
+
+    def back_off(self, attempt: int) -> None:
+        time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))
+
+    def set_metadata(self, values: Mapping[str, str]) -> None:
+        dataset = self.table.open_apart()
+        if dataset is None:
+            in_reader(lambda: self._create(Change()))
+            dataset = self.table.open_apart()
+        assert dataset is not None  # just created, or by somebody else
+        check_schema(dataset.schema)
+        check_flags(dataset.metadata, writing=True)
+        with manifest_errors(self.options):
+            dataset.update_metadata(dict(values))
+
+    def _create(self, change: Change) -> lance.LanceDataset:
+        rows = pa.Table.from_pylist([_head_row(), *map(encode_row, change.added)], schema=SCHEMA)
+        try:
+            with manifest_errors(self.options):
+                fragments = write_fragments(
+                    rows, self.table.uri, mode="create", storage_options=self._lance_options
+                )
+        except InternalError as failure:
+            if self.open() is None:
+                raise
+            raise ManifestConflictError("the manifest was created meanwhile") from failure
+        operation = LanceOperation.Overwrite(SCHEMA, fragments)
+        # As the first version: if two clients create the manifest at once, one of them does.
+        return self._commit(self.table.uri, Transaction(0, operation, uuid=new_nonce()))
+
+    def _update(self, read: LanceSnapshot, change: Change) -> lance.LanceDataset:
+        dataset = read.dataset
+        assert dataset is not None  # the caller looked
+        gone = {HEAD_ID, *change.removed, *(each.object_id for each in change.added)}
+        found = read.find(gone)
+        head = next((each.fragment for each in found if each.entry.object_id == HEAD_ID), None)
+        if head is None:
+            # Another client made this manifest: give it a head, and look again.
+            self._add_head()
+            raise ManifestConflictError("the manifest got its head row")
+        _check_free(found, change)
+        by_fragment: dict[int, list[str]] = {}
+        for each in found:
+            by_fragment.setdefault(each.fragment, []).append(each.entry.object_id)
+        with manifest_errors(self.options):
+            operation = _build(dataset, head, by_fragment, change)
+        return self._commit(dataset, Transaction(read.version, operation, uuid=new_nonce()))
+
+    def _commit(self, target: str | lance.LanceDataset, transaction: Transaction) -> lance.LanceDataset:
+        try:
+            with manifest_errors(self.options):
+                asked = time.monotonic()
+                committed = lance.LanceDataset.commit(
+                    target, transaction, max_retries=0, storage_options=self._lance_options
+                )
+        except (ConcurrentModificationError, ServiceUnavailableError, InternalError) as failure:
+            return self._settle(transaction, failure)
+        self.table.note(committed, asked)
+        return committed
+
+    def _settle(self, transaction: Transaction, failure: RelanceError) -> lance.LanceDataset:
+        """Find out whether a commit that failed has landed all the same: its answer may have been lost.
+
+        Raises:
+            ManifestConflictError: it has not, and another commit has.
+            OutcomeUnknownError: nobody can tell.
+        """
+        dataset = self.open()
+        latest = 0 if dataset is None else int(dataset.version)
+        for version in range(latest, transaction.read_version, -1):
+            assert dataset is not None  # it has versions
+            with manifest_errors(self.options):
+                landed = dataset.read_transaction(version)
+            if landed is not None and landed.uuid == transaction.uuid:
+                return dataset
+        if isinstance(failure, ServiceUnavailableError):
+            raise OutcomeUnknownError(failure.detail) from failure
+        if latest > transaction.read_version:
+            raise ManifestConflictError(failure.detail) from failure
+        raise failure
+
+    def _add_head(self) -> None:
+        """Add the head row; Lance's own check of the primary key lets only one client do so."""
+        dataset = self.table.open_apart()
+        assert dataset is not None  # rows were just read from it
+        row = pa.Table.from_pylist([_head_row()], schema=dataset.schema)
+        with manifest_errors(self.options):
+            # Through the index, duplicates were written (FACTS of Lance 14): never use it here.
+            dataset.merge_insert("object_id").when_not_matched_insert_all().use_index(False).execute(row)
+
+    @property
+    def _lance_options(self) -> dict[str, str] | None:
+        return dict(self.options) or None
+
+
+def _head_row() -> dict[str, Any]:
+    return encode_row(Entry(HEAD_ID, ObjectType.NAMESPACE))
+
+
+def _check_free(found: Sequence[Located], change: Change) -> None:
+    """Check that what is added replaces nothing but what the change says."""
+    taken = {each.entry.object_id for each in found} - set(change.removed)
+    for each in change.added:
+        if each.object_id in taken:
+            raise InternalError(f"the manifest already holds '{each.object_id}'")
+
+
+def _build(
+    dataset: lance.LanceDataset, head: int, by_fragment: dict[int, list[str]], change: Change
+) -> LanceOperation.BaseOperation:
+    """Return the transaction that deletes rows where they are and writes the new head."""
+    removed: list[int] = []
+    updated: list[FragmentMetadata] = []
+    rows: list[dict[str, Any]] = []
+    fragment = dataset.get_fragment(head)
+    if fragment is not None and fragment.physical_rows <= HEAD_ROWS:
+        gone = set(by_fragment.pop(head))
+        rows = [row for row in fragment.to_table().to_pylist() if row["object_id"] not in gone]
+        removed.append(head)
+    for number, ids in by_fragment.items():
+        holder = dataset.get_fragment(number)
+        assert holder is not None  # rows were just found there
+        left = holder.delete(f"object_id IN ({', '.join(_quoted(each) for each in ids)})")
+        if left is None:
+            removed.append(number)
+        else:
+            updated.append(left)
+    rows = [_head_row(), *rows, *map(encode_row, change.added)]
+    written = write_fragments(pa.Table.from_pylist(rows, schema=dataset.schema), dataset, mode="append")
+    return LanceOperation.Update(
+        removed_fragment_ids=removed, updated_fragments=updated, new_fragments=list(written)
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

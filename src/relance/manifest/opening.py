@@ -1,0 +1,99 @@
+"""Opens the latest version of the manifest table without listing its versions each time.
+
+Versions have no gaps: if the one we know is there and the next is not, ours is the latest. That
+holds for as long as no upkeep can have removed the next one, so what was known longer ago is not used.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import lance
+
+from relance.config import StorageOptions
+from relance.errors import TableNotFoundError
+from relance.lance_errors import lance_errors, open_at
+from relance.listing.manifest_files import NamingScheme, manifest_key
+from relance.manifest.schema import MANIFEST_DIRECTORY
+from relance.storage.protocol import ObjectStorage
+
+_KNOWN_FOR_SECONDS = 10.0
+"""Far less than the time upkeep leaves old versions alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    dataset: lance.LanceDataset
+    until: float
+
+
+class ManifestTable:
+    """The table's place, and the version of it that was last seen. Threads may share it."""
+
+    def __init__(self, storage: ObjectStorage, uri: str, options: StorageOptions) -> None:
+        self.uri = uri
+        self.options = options
+        self._storage = storage
+        self._session = lance.Session()
+        self._known: _Known | None = None
+
+    def open(self) -> lance.LanceDataset | None:
+        """Return the latest version, or None when there is no table."""
+        known, asked = self._known, time.monotonic()
+        dataset = None
+        if known is not None and asked < known.until:
+            dataset = self._step_on(known.dataset)
+        if dataset is None:
+            dataset = self.open_apart()
+            if dataset is None:
+                return None
+        self.note(dataset, asked)
+        return dataset
+
+    def open_apart(self) -> lance.LanceDataset | None:
+        """Return the latest version as an object that nobody shares: some calls change it in place."""
+        try:
+            return open_at(self.uri, self.options, MANIFEST_DIRECTORY, session=self._session)
+        except TableNotFoundError:
+            return None
+
+    def note(self, dataset: lance.LanceDataset, asked: float) -> None:
+        """Remember a version that was the latest at some time after `asked`."""
+        self._known = _Known(dataset, asked + _KNOWN_FOR_SECONDS)
+
+    def _step_on(self, dataset: lance.LanceDataset) -> lance.LanceDataset | None:
+        """Return the latest version, starting from one that was; None when that has to be listed."""
+        version = int(dataset.version)
+        there = self._which_exist([version, version + 1])
+        if version not in there:
+            return None
+        if version + 1 not in there:
+            return dataset
+        if not self._storage.cheap_lookups:
+            return None
+        latest = self._latest_after(version + 1)
+        with lance_errors("the catalog's manifest", self.options):
+            try:
+                return dataset.checkout_version(latest)
+            except (OSError, ValueError) as cause:
+                if "not found" in str(cause).lower():
+                    return None
+                raise
+
+    def _latest_after(self, version: int) -> int:
+        """Return the last version of an unbroken row of them that begins at `version`, which is there."""
+        step = 1
+        while self._which_exist([version + step]):
+            version, step = version + step, step * 2
+        while step > 1:
+            step //= 2
+            if self._which_exist([version + step]):
+                version += step
+        return version
+
+    def _which_exist(self, versions: list[int]) -> set[int]:
+        keys = {
+            manifest_key(MANIFEST_DIRECTORY, None, version, NamingScheme.V2): version for version in versions
+        }
+        return {keys[key] for key in self._storage.which_exist(list(keys))}

@@ -1,0 +1,163 @@
+"""Keeps the manifest table small and indexed, off the path of any request.
+
+Commits leave sealed heads, unindexed rows and old versions behind. Upkeep merges small files, brings
+the indexes up to date (other clients' writes drop them) and removes old versions.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+
+import lance
+import pyarrow as pa
+from lance.dataset import LanceOperation
+from lance.fragment import write_fragments
+
+from relance.errors import ConcurrentModificationError, RelanceError
+from relance.manifest.entry import HEAD_ID
+from relance.manifest.lance_manifest import LanceManifest, LanceSnapshot, in_reader, manifest_errors
+
+_FULL_ROWS = 100_000
+"""Files of this many rows are not merged any more."""
+_MANY_FILES = 8
+"""Upkeep is due when so many files could be merged."""
+_MANY_VERSIONS = 200
+"""Upkeep is due when so many commits came since the last one."""
+_DEAD_SHARE = 0.2
+"""A full file with this share of deleted rows is written anew."""
+
+KEEP_VERSIONS_FOR = timedelta(minutes=1)
+"""Versions younger than this stay, for readers that are still on one."""
+
+_INDEXES = {
+    "object_id": ("BTREE", "object_id_btree"),
+    "object_type": ("BITMAP", "object_type_bitmap"),
+    "base_objects": ("LABEL_LIST", "base_objects_label_list"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepReport:
+    """What one round of upkeep did."""
+
+    files_merged: int = 0
+    rows_indexed: int = 0
+    indexes_built: tuple[str, ...] = ()
+    versions_removed: int = 0
+    bytes_removed: int = 0
+
+
+def keep_up(manifest: LanceManifest, *, keep_versions_for: timedelta = KEEP_VERSIONS_FOR) -> UpkeepReport:
+    """Do all that is due; what a concurrent commit gets in the way of is left for the next round.
+
+    Raises:
+        RelanceError: the table cannot be read or written.
+    """
+    if manifest.open() is None:
+        return UpkeepReport()
+    merged = in_reader(lambda: _merge_files(manifest))
+    built, indexed = in_reader(lambda: _refresh_indexes(manifest))
+    dataset = manifest.table.open_apart()
+    assert dataset is not None  # a manifest is never removed
+    with manifest_errors(manifest.options):
+        removed = dataset.cleanup_old_versions(older_than=keep_versions_for)
+    return UpkeepReport(merged, indexed, built, removed.old_versions, removed.bytes_removed)
+
+
+def _merge_files(manifest: LanceManifest) -> int:
+    """Write small files and files with many dead rows into one; the head is left to commits."""
+    snapshot = manifest.latest()
+    dataset = snapshot.dataset
+    assert dataset is not None  # the caller looked
+    worth = _worth_merging(snapshot, dataset)
+    if len(worth) < 2 and not any(each.num_deletions for each in worth):
+        return 0
+    with manifest_errors(manifest.options):
+        rows = pa.concat_tables([each.to_table() for each in worth]).sort_by("object_id")
+        written = write_fragments(rows, dataset, mode="append") if len(rows) else []
+        removed = [each.fragment_id for each in worth]
+        operation = LanceOperation.Update(removed_fragment_ids=removed, new_fragments=list(written))
+        try:
+            with manifest_errors(manifest.options):
+                lance.LanceDataset.commit(
+                    dataset,
+                    operation,
+                    read_version=snapshot.version,
+                    max_retries=0,
+                    storage_options=dict(manifest.options) or None,
+                )
+        except ConcurrentModificationError:
+            return 0  # a row in one of them was changed meanwhile: the next round merges them
+    return len(worth)
+
+
+def _worth_merging(snapshot: LanceSnapshot, dataset: lance.LanceDataset) -> list[lance.LanceFragment]:
+    head = {each.fragment for each in snapshot.find([HEAD_ID])}
+    return [
+        each
+        for each in dataset.get_fragments()
+        if each.fragment_id not in head
+        and (each.physical_rows < _FULL_ROWS or each.num_deletions > _DEAD_SHARE * each.physical_rows)
+    ]
+
+
+def _refresh_indexes(manifest: LanceManifest) -> tuple[tuple[str, ...], int]:
+    dataset = manifest.table.open_apart()
+    assert dataset is not None  # a manifest is never removed
+    try:
+        with manifest_errors(manifest.options):
+            there = {each.field_names[0]: each for each in dataset.describe_indices()}
+            missing = tuple(column for column in _INDEXES if column not in there)
+            for column in missing:
+                kind, name = _INDEXES[column]
+                dataset.create_scalar_index(column, kind, name=name, replace=True)
+            unindexed = 0
+            if "object_id" in there:
+                unindexed = dataset.count_rows() - there["object_id"].num_rows_indexed
+                dataset.optimize.optimize_indices()
+    except ConcurrentModificationError:
+        return (), 0  # the next round does it
+    return missing, max(unindexed, 0)
+
+
+class BackgroundUpkeep:
+    """Starts a round of upkeep on a thread of its own when a commit finds one due."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._last_version = 0
+
+    def __call__(self, manifest: LanceManifest, committed: lance.LanceDataset) -> None:
+        """Note a commit; costs nothing but a look at the new version."""
+        version = int(committed.version)
+        if not self._last_version:
+            self._last_version = version
+        many_files = len(committed.get_fragments()) > _MANY_FILES + self._full_files(committed)
+        if version - self._last_version < _MANY_VERSIONS and not many_files:
+            return
+        with self._lock:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            self._last_version = version
+            # No daemon: the interpreter must not end while it is inside Lance.
+            self._thread = threading.Thread(target=self._run, args=(manifest,), name="relance-upkeep")
+            self._thread.start()
+
+    @staticmethod
+    def _full_files(dataset: lance.LanceDataset) -> int:
+        return sum(1 for each in dataset.get_fragments() if each.physical_rows >= _FULL_ROWS)
+
+    def _run(self, manifest: LanceManifest) -> None:
+        try:
+            keep_up(manifest)
+        except RelanceError:
+            return  # the next commit that finds it due tries again; maintain_manifest() tells why it fails
+
+    def wait(self) -> None:
+        """Wait for the round that is going on, if any."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
