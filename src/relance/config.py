@@ -28,8 +28,9 @@ _FALSE = frozenset({"false", "0", "no", "off"})
 
 SETTINGS: dict[str, str] = {
     "root": "Path or URI of the root directory (required).",
-    "manifest_enabled": "Track tables in the `__manifest` table (V2). Only `false` is available.",
-    "dir_listing_enabled": "Find tables by listing the root directory (V1). Only `true` is available.",
+    "manifest_enabled": "Track namespaces and tables in the `__manifest` table (V2; default true).",
+    "dir_listing_enabled": "Find root tables by listing the root directory too (V1; default true).",
+    "manifest_upkeep": "Merge, index and clean the `__manifest` table in the background (default true).",
     "table_version_tracking_enabled": "Tell clients to commit versions through the catalog (default false).",
     "vend_input_storage_options": "Give the storage options to clients that open a table (default true).",
     "drop_ttl": "How long a dropped table can be undropped before a purge may take it (default 7d).",
@@ -41,7 +42,7 @@ SETTINGS: dict[str, str] = {
 """Every property that is read, with its meaning; `storage.*` comes on top."""
 
 _WITHOUT_EFFECT = frozenset(
-    # Of the native directory namespace; they tune its manifest, which a V1 catalog does not have.
+    # Of the native directory namespace; they tune how it writes the manifest, which ours does otherwise.
     {"inline_optimization_enabled", "dir_listing_to_manifest_migration_enabled", "commit_retries"}
 )
 
@@ -84,6 +85,9 @@ class Settings:
 
     root: str
     storage_options: StorageOptions
+    manifest: bool
+    dir_listing: bool
+    manifest_upkeep: bool
     table_version_tracking: bool
     vend_storage_options: bool
     drop_ttl: timedelta
@@ -103,19 +107,19 @@ def parse_properties(properties: Mapping[str, str]) -> Settings:
     _refuse_unknown(properties)
     if "root" not in properties:
         raise InvalidInputError("property 'root' is missing: give a path or a URI such as s3://bucket/prefix")
-    if _flag(properties, "manifest_enabled", default=False):
-        raise UnsupportedOperationError(
-            "manifest_enabled=true: this release has the directory catalog (V1) only; "
-            "open the root with manifest_enabled=false"
-        )
-    if not _flag(properties, "dir_listing_enabled", default=True):
+    manifest = _flag(properties, "manifest_enabled", default=True)
+    dir_listing = _flag(properties, "dir_listing_enabled", default=True)
+    if not manifest and not dir_listing:
         raise InvalidInputError(
-            "dir_listing_enabled=false leaves nothing to find tables by while manifest_enabled is false"
+            "manifest_enabled=false and dir_listing_enabled=false leave nothing to find tables by: set one"
         )
     options = {k[len(STORAGE_PREFIX) :]: v for k, v in properties.items() if k.startswith(STORAGE_PREFIX)}
     return Settings(
         root=properties["root"],
         storage_options=StorageOptions(options),
+        manifest=manifest,
+        dir_listing=dir_listing,
+        manifest_upkeep=_flag(properties, "manifest_upkeep", default=True),
         table_version_tracking=_flag(properties, "table_version_tracking_enabled", default=False),
         vend_storage_options=_flag(properties, "vend_input_storage_options", default=True),
         drop_ttl=_span(properties, "drop_ttl", default=timedelta(days=7)),

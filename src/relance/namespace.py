@@ -43,6 +43,8 @@ from lance_namespace import (
     NamespaceExistsResponse,
     RegisterTableRequest,
     RegisterTableResponse,
+    RenameTableRequest,
+    RenameTableResponse,
     TableExistsRequest,
     TableExistsResponse,
 )
@@ -50,24 +52,30 @@ from lance_namespace import (
 from relance.clock import Clock, SystemClock
 from relance.config import parse_properties
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted, TableStatus
-from relance.operations import namespaces, tables, versions
-from relance.operations.context import open_context
-from relance.operations.directory import (
+from relance.manifest.upkeep import UpkeepReport
+from relance.operations import (
     create,
     declare,
     drop,
-    migrate_markers,
+    migration,
+    namespaces,
     purge,
     registration,
+    rename,
     scrub,
     status,
-    sweep,
+    tables,
+    upkeep,
+    versions,
 )
+from relance.operations.context import open_context
+from relance.operations.deletion import PurgeOptions, PurgeProgress, PurgeResult
+from relance.operations.directory import migrate_markers, sweep
 from relance.operations.directory.migrate_markers import MarkerMigration
-from relance.operations.directory.purge import PurgeOptions, PurgeProgress, PurgeResult
-from relance.operations.directory.scrub import Finding
+from relance.operations.migration import ManifestMigration, MigrationProgress
+from relance.operations.places import table_id_of
 from relance.operations.requests import as_request
-from relance.resolution import root_table_id
+from relance.operations.scrub import Finding
 
 Fields = Mapping[str, Any]
 Id = Sequence[str]
@@ -143,6 +151,9 @@ class DirectoryNamespace(LanceNamespace):
     def drop_table(self, request: DropTableRequest | Fields) -> DropTableResponse:
         return drop.drop_table(self._context, as_request(DropTableRequest, request))
 
+    def rename_table(self, request: RenameTableRequest | Fields) -> RenameTableResponse:
+        return rename.rename_table(self._context, as_request(RenameTableRequest, request))
+
     def register_table(self, request: RegisterTableRequest | Fields) -> RegisterTableResponse:
         return registration.register_table(self._context, as_request(RegisterTableRequest, request))
 
@@ -175,26 +186,58 @@ class DirectoryNamespace(LanceNamespace):
 
     def table_status(self, id: Id) -> TableStatus:
         """Return whether the table exists, is dropped and until when, or is not there."""
-        return status.table_status(self._context, root_table_id(id))
+        return status.table_status(self._context, table_id_of(self._context, id))
 
-    def undrop_table(self, id: Id) -> Exists | NotFound:
+    def undrop_table(
+        self, id: Id, *, deletion_id: str | None = None, new_id: Id | None = None
+    ) -> Exists | NotFound:
         """Bring a dropped table back as it was: visible, or deregistered if it was that.
+
+        The newest dropped generation of this name, or the one that `deletion_id` names; under its old
+        id or under `new_id`.
 
         Raises:
             TableNotFoundError: there is no dropped table of this name, or a purge has begun.
-            TableAlreadyExistsError: the table is not dropped.
+            TableAlreadyExistsError: the table is not dropped, or the name is taken.
         """
-        return drop.undrop_table(self._context, root_table_id(id))
+        return drop.undrop_table(
+            self._context,
+            table_id_of(self._context, id),
+            deletion_id=deletion_id,
+            target=None if new_id is None else table_id_of(self._context, new_id),
+        )
+
+    def undrop_namespace(self, id: Id, *, cascade_id: str | None = None) -> list[tuple[str, ...]]:
+        """Bring back exactly what one drop of the namespace took, the newest or the one that is named.
+
+        Returns the ids of the namespaces and tables that are back.
+
+        Raises:
+            NamespaceNotFoundError: there is no such drop, or the parent does not exist.
+            NamespaceAlreadyExistsError, TableAlreadyExistsError: a name is taken; nothing was changed.
+        """
+        return namespaces.undrop_namespace(self._context, id, cascade_id)
+
+    def protect(self, id: Id) -> None:
+        """Refuse drops of this table or namespace until `unprotect`."""
+        registration.set_protection(self._context, id, on=True)
+
+    def unprotect(self, id: Id) -> None:
+        """Allow drops of this table or namespace again."""
+        registration.set_protection(self._context, id, on=False)
 
     def purge_table(
         self,
         id: Id,
         *,
+        deletion_id: str | None = None,
         force: bool = False,
         rate_limit: float | None = None,
         progress: Progress | None = None,
     ) -> PurgeResult:
         """Delete the files of one dropped table; before its time only with `force`.
+
+        All dropped generations of this name, or the one that `deletion_id` names.
 
         Raises:
             InvalidTableStateError: it is live, or its time has not passed, or files are left.
@@ -202,10 +245,12 @@ class DirectoryNamespace(LanceNamespace):
             ConcurrentModificationError: another client holds it.
         """
         options = PurgeOptions(force=force, rate_limit=rate_limit, progress=progress)
-        result = purge.purge_name(self._context, root_table_id(id), options)
-        if result.error is not None:
-            raise result.error
-        return result
+        table_id = table_id_of(self._context, id)
+        results = purge.purge_table(self._context, table_id, options, deletion_id)
+        failed = next((each.error for each in results if each.error is not None), None)
+        if failed is not None:
+            raise failed
+        return purge.sum_up(results)
 
     def purge_tables(
         self,
@@ -221,15 +266,15 @@ class DirectoryNamespace(LanceNamespace):
 
         A failure is in its table's result and does not stop the rest. A dry run says what would go.
         """
-        table_ids = None if ids is None else [root_table_id(each) for each in ids]
+        table_ids = None if ids is None else [table_id_of(self._context, each) for each in ids]
         options = PurgeOptions(force=force, rate_limit=rate_limit, progress=progress)
-        return status.purge_tables(
+        return purge.purge_tables(
             self._context, table_ids, deleted_before=deleted_before, dry_run=dry_run, options=options
         )
 
-    def list_dropped_tables(self) -> list[SoftDeleted]:
-        """Return all dropped tables, oldest drop first."""
-        return status.list_dropped_tables(self._context)
+    def list_dropped_tables(self, namespace: Id | None = None) -> list[SoftDeleted]:
+        """Return the dropped tables, of all or of one namespace, oldest drop first."""
+        return status.list_dropped_tables(self._context, namespace)
 
     def list_purgable_tables(self, deleted_before: datetime | None = None) -> list[SoftDeleted]:
         """Return the dropped tables whose time has passed, and that were dropped before the cut-off."""
@@ -242,6 +287,16 @@ class DirectoryNamespace(LanceNamespace):
     def migrate_markers(self, *, dry_run: bool = False) -> MarkerMigration:
         """Bring what other clients keep inside tables to the root, after which listing is one request."""
         return migrate_markers.migrate_markers(self._context, dry_run=dry_run)
+
+    def migrate_to_manifest(
+        self, *, dry_run: bool = False, progress: Callable[[MigrationProgress], None] | None = None
+    ) -> ManifestMigration:
+        """Give every table directory a row in the manifest; then `dir_listing_enabled=false` works."""
+        return migration.migrate_to_manifest(self._context, dry_run=dry_run, progress=progress)
+
+    def maintain_manifest(self) -> UpkeepReport:
+        """Merge, index and clean the manifest table now; it happens in the background too."""
+        return upkeep.maintain_manifest(self._context)
 
     def scrub(self, *, repair: bool = False) -> list[Finding]:
         """Return what does not fit together in this root; with `repair`, mend what can be mended."""

@@ -17,13 +17,14 @@ from relance.lifecycle.retention import Timing
 from relance.listing.layout import flag_new_root
 from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, parse_root
 from relance.operations.context import Context
-from relance.operations.directory.create import CreateMode, create_in_mode
-from relance.operations.directory.declare import declare_table
-from relance.operations.directory.drop import soft_drop, undrop_table
-from relance.operations.directory.purge import PurgeOptions, purge_name
-from relance.operations.directory.revive import NewTable
-from relance.operations.directory.scrub import scrub as run_scrub
+from relance.operations.create import create
+from relance.operations.declare import declare_table
+from relance.operations.deletion import PurgeOptions
 from relance.operations.directory.sweep import sweep_markers
+from relance.operations.drop import drop, undrop_table
+from relance.operations.new_table import CreateMode, NewTable
+from relance.operations.purge import purge_table
+from relance.operations.scrub import scrub as run_scrub
 from relance.storage.connect import Connection
 from relance.storage.memory import MemoryStorage
 from relance.storage.probe import capabilities
@@ -45,7 +46,7 @@ Step = tuple[str, Callable[[Context], Any]]
 def context_on(storage: ObjectStorage, clock: ManualClock) -> Context:
     """Return a context over the model of Lance."""
     return Context(
-        settings=parse_properties({"root": "memory://explorer"}),
+        settings=parse_properties({"root": "memory://explorer", "manifest_enabled": "false"}),
         root=parse_root("memory://explorer"),
         connection=Connection(storage, "memory-model", StorageOptions()),
         clock=clock,
@@ -59,13 +60,11 @@ def _new(data: str) -> NewTable:
 
 
 def creates(data: str) -> Step:
-    return f"{Verb.CREATE}:{data}", lambda context: create_in_mode(context, _new(data), CreateMode.CREATE)
+    return f"{Verb.CREATE}:{data}", lambda context: create(context, _new(data), CreateMode.CREATE)
 
 
 def overwrites(data: str) -> Step:
-    return f"{Verb.OVERWRITE}:{data}", lambda context: create_in_mode(
-        context, _new(data), CreateMode.OVERWRITE
-    )
+    return f"{Verb.OVERWRITE}:{data}", lambda context: create(context, _new(data), CreateMode.OVERWRITE)
 
 
 def declares() -> Step:
@@ -76,7 +75,7 @@ def declares() -> Step:
 
 
 def drops() -> Step:
-    return Verb.DROP.value, lambda context: soft_drop(context, TABLE_ID, timedelta(days=1)).deletion_id
+    return Verb.DROP.value, lambda context: drop(context, TABLE_ID, timedelta(days=1))[2].deletion_id
 
 
 def undrops() -> Step:
@@ -84,7 +83,7 @@ def undrops() -> Step:
 
 
 def _purge(context: Context) -> int:
-    result = purge_name(context, TABLE_ID, PurgeOptions(force=True))
+    (result,) = purge_table(context, TABLE_ID, PurgeOptions(force=True))
     if result.error is not None:
         raise result.error
     return result.files
@@ -184,7 +183,7 @@ def _check_not_wedged(run: Run) -> str | None:
     shown, _ = observe(store.snapshot(), TABLE)
     try:
         if shown.kind is Kind.LIVE:
-            soft_drop(context, TABLE_ID, timedelta(days=1))
+            drop(context, TABLE_ID, timedelta(days=1))
             undrop_table(context, TABLE_ID)
         _create_at_last(context)
     except RelanceError as error:
@@ -198,13 +197,13 @@ def _check_not_wedged(run: Run) -> str | None:
 def _create_at_last(context: Context) -> None:
     """Create the table as a user would who reads the errors."""
     try:
-        create_in_mode(context, _new("last"), CreateMode.CREATE)
+        create(context, _new("last"), CreateMode.CREATE)
         return
     except TableAlreadyExistsError:
-        soft_drop(context, TABLE_ID, timedelta(days=1))
+        drop(context, TABLE_ID, timedelta(days=1))
     except ConcurrentModificationError:
         _purge(context)
-    create_in_mode(context, _new("last"), CreateMode.CREATE)
+    create(context, _new("last"), CreateMode.CREATE)
 
 
 def run_all(scenario: Scenario, budget: Budget) -> Exploration:

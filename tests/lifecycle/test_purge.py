@@ -20,7 +20,8 @@ from relance.identifiers import TableId
 from relance.lifecycle import moves
 from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
 from relance.lifecycle.status import NotFound, SoftDeleted
-from relance.operations.directory.purge import PurgeOptions, PurgeProgress, purge_name
+from relance.operations.deletion import PurgeOptions, PurgeProgress
+from relance.operations.directory.purge import purge_name
 from relance.testing.clock import ManualClock
 
 Catalog = relance.DirectoryNamespace
@@ -190,7 +191,7 @@ def test_a_long_purge_renews_its_lease(
     make(catalog, "t", 1)
     lance.write_dataset([{"x": 2}], namespace_client=catalog, table_id=["t"], mode="append")
     drop(catalog, "t")
-    monkeypatch.setattr("relance.operations.directory.purge._LARGEST_BATCH", 1)
+    monkeypatch.setattr("relance.operations.deletion._LARGEST_BATCH", 1)
     result = catalog.purge_table(["t"], force=True, progress=lambda _: clock.advance(timedelta(minutes=6)))
     assert result.purged
     assert result.files > 4

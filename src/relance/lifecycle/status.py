@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,9 +28,11 @@ class SoftDeleted:
     """From when a purge may take it."""
     deletion_id: str
     version: int
-    """The latest version when it was dropped; 0 when it was only declared."""
+    """The latest version when it was dropped; 0 when it had none, or its row did not tell."""
     state: str
     """deleted, or purging once its files are being removed, or reviving while a create takes it over."""
+    cascade_id: str | None = None
+    """Names the drop of a namespace that took this table along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,9 @@ class NotFound:
 TableStatus = Exists | SoftDeleted | NotFound
 
 
-def soft_deleted(table_id: tuple[str, ...], marker: Marker) -> SoftDeleted | None:
+def soft_deleted(
+    table_id: tuple[str, ...], marker: Marker, *, cascade_id: str | None = None
+) -> SoftDeleted | None:
     """Return the status of a dropped table; None when the marker is not one of a drop."""
     if marker.deleted_at is None or marker.ttl is None:
         return None
@@ -53,13 +58,14 @@ def soft_deleted(table_id: tuple[str, ...], marker: Marker) -> SoftDeleted | Non
         deletion_id=marker.deletion_id,
         version=marker.version,
         state=marker.state.value,
+        cascade_id=cascade_id,
     )
 
 
-def why_hidden(name: str, marker: Marker) -> str:
+def why_hidden(parts: Sequence[str], marker: Marker) -> str:
     """Return what became of a hidden table and what can be done, as the end of an error message."""
     if marker.state is State.DEREGISTERED:
-        return f"is deregistered: register_table with location '{name}.lance' brings it back"
+        return f"is deregistered: register_table with location '{parts[-1]}.lance' brings it back"
     if marker.deleted_at is None or marker.state in {State.PURGED, State.SWEEPING}:
         return "was purged" if marker.deleted_at is not None else "is hidden"
     dropped = f"was dropped on {_second(marker.deleted_at)}"
@@ -69,7 +75,7 @@ def why_hidden(name: str, marker: Marker) -> str:
         return f"{dropped} and is being created anew"
     due = purge_after(marker)
     until = "" if due is None else f" until {_second(due)}"
-    return f"{dropped} and can be undropped{until}: undrop_table(['{name}'])"
+    return f"{dropped} and can be undropped{until}: undrop_table({list(parts)})"
 
 
 def _second(moment: datetime) -> str:

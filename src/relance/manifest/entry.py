@@ -177,7 +177,7 @@ def _decode_metadata(object_id: str, text: str | None) -> dict[str, str]:
 def encode_row(entry: Entry) -> dict[str, Any]:
     """Return the columns of an entry."""
     # Null when empty, as native writes it.
-    metadata = json.dumps(dict(entry.metadata)) if entry.metadata else None
+    metadata = json.dumps(dict(entry.metadata), ensure_ascii=False) if entry.metadata else None
     return {
         "base_objects": None,
         **entry.row,

@@ -59,6 +59,12 @@ class Snapshot(Protocol):
     def below(self, prefix: str) -> list[Entry]:
         """Return all rows whose id starts with `prefix`."""
 
+    def dropped(self, original_id: str | None = None) -> list[Entry]:
+        """Return the rows of dropped objects, of all or of those that had this id."""
+
+    def at_location(self, locations: Iterable[str]) -> list[Entry]:
+        """Return the rows that lead to one of these directories or to something below it."""
+
     def names(self, namespace: Sequence[str], object_type: str, *, after: str | None) -> Iterator[str]:
         """Yield the names of a namespace's visible children of one type after a name, by their bytes."""
 

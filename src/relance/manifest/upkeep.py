@@ -17,7 +17,8 @@ from lance.fragment import write_fragments
 
 from relance.errors import ConcurrentModificationError, RelanceError
 from relance.manifest.entry import HEAD_ID
-from relance.manifest.lance_manifest import LanceManifest, LanceSnapshot, in_reader, manifest_errors
+from relance.manifest.lance_manifest import LanceManifest
+from relance.manifest.lance_snapshot import LanceSnapshot, in_reader, manifest_errors
 
 _FULL_ROWS = 100_000
 """Files of this many rows are not merged any more."""

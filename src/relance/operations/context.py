@@ -10,6 +10,11 @@ from relance.config import Settings, StorageOptions
 from relance.lifecycle.marker_store import SeenMarkers
 from relance.lifecycle.retention import Timing
 from relance.locations import Root, parse_root, table_directory
+from relance.manifest.lance_manifest import LanceManifest
+from relance.manifest.opening import ManifestTable
+from relance.manifest.schema import MANIFEST_DIRECTORY
+from relance.manifest.store import Manifest
+from relance.manifest.upkeep import BackgroundUpkeep
 from relance.operations.lance_tables import LanceTables, PylanceTables
 from relance.storage.connect import Connection, connect
 from relance.storage.options import split_options
@@ -26,6 +31,8 @@ class Context:
     clock: Clock
     tables: LanceTables
     timing: Timing
+    manifest: Manifest | None = None
+    """None when only directories count (V1)."""
     seen: SeenMarkers = field(default_factory=SeenMarkers)
 
     @property
@@ -34,7 +41,11 @@ class Context:
 
     def location(self, name: str) -> str:
         """Return the URI of a V1 table, as given to clients."""
-        return self.connection.lance_uri(table_directory(name))
+        return self.location_of(table_directory(name))
+
+    def location_of(self, directory: str) -> str:
+        """Return the URI of the table in a directory, as given to clients."""
+        return self.connection.lance_uri(directory)
 
     def lance_options(self, overrides: Mapping[str, str] | None = None) -> StorageOptions:
         """Return the storage options for pylance, with a request's own on top.
@@ -62,6 +73,7 @@ def open_context(settings: Settings, clock: Clock) -> Context:
     connection = connect(root, settings.storage_options)
     return Context(
         settings=settings,
+        manifest=_open_manifest(settings, connection) if settings.manifest else None,
         root=root,
         connection=connection,
         clock=clock,
@@ -78,3 +90,9 @@ def open_context(settings: Settings, clock: Clock) -> Context:
             quarantine=settings.marker_quarantine,
         ),
     )
+
+
+def _open_manifest(settings: Settings, connection: Connection) -> Manifest:
+    uri = connection.lance_uri(MANIFEST_DIRECTORY)
+    table = ManifestTable(connection.storage, uri, connection.lance_options)
+    return LanceManifest(table, BackgroundUpkeep() if settings.manifest_upkeep else None)

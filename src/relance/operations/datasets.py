@@ -12,11 +12,12 @@ from relance.errors import (
 )
 from relance.lance_errors import lance_errors, open_at
 from relance.operations.context import Context
+from relance.resolution import Found
 
 
 def open_dataset(
     context: Context,
-    name: str,
+    found: Found,
     *,
     version: int | None = None,
     tag: str | None = None,
@@ -31,10 +32,10 @@ def open_dataset(
     """
     if tag is not None and (version is not None or branch is not None):
         raise InvalidInputError("a tag already names a version and a branch: give either the tag or those")
-    where = f"table id '{name}'"
+    where = f"table id '{found.table_id}'"
     options = context.lance_options()
     with lance_errors(where, options):
-        dataset = open_at(context.location(name), options, name)
+        dataset = open_at(context.location_of(found.directory), options, str(found.table_id))
         if tag is not None:
             if tag not in dataset.tags.list():
                 raise TableTagNotFoundError(f"tag '{tag}' of {where}")

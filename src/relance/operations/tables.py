@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from lance_namespace import (
@@ -14,31 +17,100 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.table_basic_stats import TableBasicStats
 
+from relance.identifiers import DELIMITER, parse_namespace_id
 from relance.lance_errors import lance_errors
 from relance.listing.tables import list_tables as list_names
+from relance.locations import VERSIONS_DIRECTORY
+from relance.manifest.entry import ObjectType
+from relance.manifest.store import Snapshot
 from relance.operations.arrow_json import schema_to_json
 from relance.operations.context import Context
 from relance.operations.datasets import open_dataset
 from relance.operations.paging import page_of
+from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import with_options
-from relance.resolution import find_table, require_root_namespace, root_table_id
+from relance.operations.rows.lookups import require_namespace
+from relance.operations.versions import is_managed
+from relance.resolution import Found, require_root_namespace
+
+_BATCH = 100
+"""Tables that are looked into at a time."""
 
 
 def list_tables(context: Context, request: ListTablesRequest) -> ListTablesResponse:
-    """Return the names of the visible tables, a page at a time."""
-    require_root_namespace(request.id)
-    return _page_of_tables(context, request)
+    """Return the names of a namespace's visible tables, a page at a time.
+
+    Raises:
+        NamespaceNotFoundError: there is no such namespace.
+    """
+    declared = request.include_declared is not False
+    if context.manifest is None:
+        require_root_namespace(request.id)
+        names = list_names(context.storage, include_declared=declared)
+        page, token = page_of(names, token=request.page_token, limit=request.limit)
+        return ListTablesResponse(tables=page, page_token=token)
+    namespace = parse_namespace_id(request.id)
+    snapshot = context.manifest.latest()
+    require_namespace(snapshot, namespace)
+    found = _table_names(context, snapshot, namespace, after=request.page_token or None, declared=declared)
+    return _page(found, request.limit)
 
 
 def list_all_tables(context: Context, request: ListTablesRequest) -> ListTablesResponse:
-    """Return the names of all visible tables of the catalog; a flat one has them all at the root."""
-    return _page_of_tables(context, request)
+    """Return the ids of all visible tables of the catalog, a page at a time."""
+    if context.manifest is None:
+        return list_tables(context, request.model_copy(update={"id": []}))
+    snapshot, after = context.manifest.latest(), request.page_token or None
+    declared = request.include_declared is not False
+    at_root = _table_names(context, snapshot, (), after=after, declared=declared)
+    nested: Iterator[str] = (each for each in snapshot.table_ids(after=after) if DELIMITER in each)
+    if not declared:
+        nested = _with_versions(context, snapshot, nested, lambda each: each)
+    return _page(heapq.merge(at_root, nested), request.limit)
 
 
-def _page_of_tables(context: Context, request: ListTablesRequest) -> ListTablesResponse:
-    names = list_names(context.storage, include_declared=request.include_declared is not False)
-    page, token = page_of(names, token=request.page_token, limit=request.limit)
-    return ListTablesResponse(tables=page, page_token=token)
+def _page(names: Iterator[str], limit: int | None) -> ListTablesResponse:
+    if limit is None or limit < 0:
+        return ListTablesResponse(tables=list(names))
+    found = list(islice(names, limit + 1))
+    page = found[:limit]
+    return ListTablesResponse(tables=page, page_token=page[-1] if page and len(found) > len(page) else None)
+
+
+def _table_names(
+    context: Context, snapshot: Snapshot, namespace: Sequence[str], *, after: str | None, declared: bool
+) -> Iterator[str]:
+    """Yield the names of the namespace's tables; at the root those of directories too."""
+    prefix = "".join(part + DELIMITER for part in namespace)
+    rows = snapshot.names(namespace, ObjectType.TABLE, after=after)
+    if namespace or not context.settings.dir_listing:
+        return rows if declared else _with_versions(context, snapshot, rows, lambda name: prefix + name)
+    at_home = snapshot.own_directories()
+    elsewhere = [name for name in rows if name not in at_home]
+    # The manifest wins where both know a name; of a table at home the directory tells whether it shows.
+    hidden = {name for name in at_home if (entry := snapshot.get([name]).get(name)) and not entry.is_visible}
+    known = {*elsewhere, *hidden}
+    names = (each for each in list_names(context.storage, include_declared=declared) if each not in known)
+    listed = (each for each in names if after is None or each.encode() > after.encode())
+    shown = (
+        iter(elsewhere) if declared else _with_versions(context, snapshot, iter(elsewhere), lambda name: name)
+    )
+    return heapq.merge(shown, listed, key=str.encode)
+
+
+def _with_versions(
+    context: Context, snapshot: Snapshot, names: Iterator[str], id_of: Callable[[str], str]
+) -> Iterator[str]:
+    """Yield the names of those tables that have a version, looked up many at a time."""
+    while batch := list(islice(names, _BATCH)):
+        entries = snapshot.get(id_of(name) for name in batch)
+        inside = {
+            name: f"{entry.location}/{VERSIONS_DIRECTORY}/"
+            for name in batch
+            if (entry := entries.get(id_of(name))) is not None and entry.location
+        }
+        there = context.storage.which_exist(list(inside.values()))
+        yield from (name for name in batch if inside.get(name) in there)
 
 
 def table_exists(context: Context, request: TableExistsRequest) -> TableExistsResponse:
@@ -47,10 +119,9 @@ def table_exists(context: Context, request: TableExistsRequest) -> TableExistsRe
     Raises:
         TableNotFoundError, TableVersionNotFoundError: it is not.
     """
-    table_id = root_table_id(request.id)
-    find_table(context.storage, table_id)
+    found = visible_table(context, table_id_of(context, request.id))
     if request.version is not None:
-        open_dataset(context, table_id.name, version=request.version)
+        open_dataset(context, found, version=request.version)
     return TableExistsResponse()
 
 
@@ -60,29 +131,37 @@ def describe_table(context: Context, request: DescribeTableRequest) -> DescribeT
     Raises:
         TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
     """
-    table_id = root_table_id(request.id)
-    facts = find_table(context.storage, table_id)
-    location = context.location(table_id.name)
+    found = visible_table(context, table_id_of(context, request.id))
+    location = context.location_of(found.directory)
     detailed = bool(request.load_detailed_metadata)
+    declared = found.is_only_declared(context.storage) if request.check_declared or detailed else None
     fields: dict[str, Any] = {}
     pinned = request.version is not None or request.tag is not None or request.branch is not None
-    if pinned or (detailed and not facts.only_declared):
-        fields = _details(context, request, table_id.name, detailed=detailed)
-    if request.check_declared or detailed:
-        fields["is_only_declared"] = facts.only_declared
-    if context.settings.table_version_tracking:
+    if pinned or (detailed and not declared):
+        fields = _details(context, request, found, detailed=detailed)
+    if declared is not None:
+        fields["is_only_declared"] = declared
+    if is_managed(context):
         fields["managed_versioning"] = True
+    if found.properties:
+        fields["properties"] = found.properties
     response = DescribeTableResponse(
-        table=table_id.name, namespace=[], location=location, table_uri=location, **fields
+        table=found.table_id.name,
+        namespace=list(found.table_id.namespace),
+        location=location,
+        table_uri=location,
+        **fields,
     )
     return with_options(response, context.vended_options(asked=request.vend_credentials))
 
 
-def _details(context: Context, request: DescribeTableRequest, name: str, *, detailed: bool) -> dict[str, Any]:
-    dataset = open_dataset(context, name, version=request.version, tag=request.tag, branch=request.branch)
+def _details(
+    context: Context, request: DescribeTableRequest, found: Found, *, detailed: bool
+) -> dict[str, Any]:
+    dataset = open_dataset(context, found, version=request.version, tag=request.tag, branch=request.branch)
     if not detailed:
         return {"version": dataset.version}
-    with lance_errors(f"table id '{name}'", context.lance_options()):
+    with lance_errors(f"table id '{found.table_id}'", context.lance_options()):
         summary = dataset.get_version()["metadata"]
     return {
         "version": dataset.version,

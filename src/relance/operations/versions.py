@@ -37,9 +37,17 @@ from relance.listing.manifest_files import (
     parse_scheme,
     version_of,
 )
-from relance.locations import VERSIONS_DIRECTORY, table_directory
+from relance.locations import VERSIONS_DIRECTORY
+from relance.manifest.schema import manages_versions
 from relance.operations.context import Context
-from relance.resolution import find_table, root_table_id
+from relance.operations.places import table_id_of, visible_table
+
+
+def is_managed(context: Context) -> bool:
+    """Tell whether clients are to commit versions through the catalog."""
+    if context.settings.table_version_tracking:
+        return True
+    return context.manifest is not None and manages_versions(context.manifest.latest().metadata)
 
 
 def list_table_versions(context: Context, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
@@ -49,9 +57,8 @@ def list_table_versions(context: Context, request: ListTableVersionsRequest) -> 
         TableNotFoundError, TableBranchNotFoundError: there is no such table or branch.
         InvalidInputError: the page token is none of ours.
     """
-    table_id = root_table_id(request.id)
-    find_table(context.storage, table_id)
-    manifests = list_manifests(context.storage, table_directory(table_id.name), request.branch)
+    found = visible_table(context, table_id_of(context, request.id))
+    manifests = list_manifests(context.storage, found.directory, request.branch)
     if request.descending:
         manifests = manifests[::-1]
     if request.page_token:
@@ -71,18 +78,18 @@ def describe_table_version(
     Raises:
         TableNotFoundError, TableBranchNotFoundError, TableVersionNotFoundError
     """
-    table_id = root_table_id(request.id)
-    find_table(context.storage, table_id)
-    manifests = list_manifests(context.storage, table_directory(table_id.name), request.branch)
+    found = visible_table(context, table_id_of(context, request.id))
+    table_id = found.table_id
+    manifests = list_manifests(context.storage, found.directory, request.branch)
     if request.version is None:
-        found = manifests[-1] if manifests else None
+        chosen = manifests[-1] if manifests else None
         what = f"latest version for table id '{table_id}'"
     else:
-        found = next((each for each in manifests if each.version == request.version), None)
+        chosen = next((each for each in manifests if each.version == request.version), None)
         what = f"version {request.version} of table id '{table_id}'"
-    if found is None:
+    if chosen is None:
         raise TableVersionNotFoundError(what)
-    return DescribeTableVersionResponse(version=_describe(context, found))
+    return DescribeTableVersionResponse(version=_describe(context, chosen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,8 @@ class _NewVersion:
     """A checked request for a version: where its manifest is staged and where it goes."""
 
     table: str
+    """The id."""
+    directory: str
     version: int
     branch: str | None
     staging: str
@@ -132,10 +141,10 @@ def batch_delete_table_versions(
         InvalidTableStateError: no version would be left.
         InvalidInputError: a range is upside down.
     """
-    table_id = root_table_id(request.id)
-    find_table(context.storage, table_id)
+    found = visible_table(context, table_id_of(context, request.id))
+    table_id = found.table_id
     ranges = [_parse_range(each.start_version, each.end_version) for each in request.ranges]
-    manifests = list_manifests(context.storage, table_directory(table_id.name), request.branch)
+    manifests = list_manifests(context.storage, found.directory, request.branch)
     doomed = [each for each in manifests if any(each.version in versions for versions in ranges)]
     if doomed and len(doomed) == len(manifests):
         raise InvalidTableStateError(
@@ -151,15 +160,13 @@ def _check_sequence(context: Context, batch: list[_NewVersion]) -> None:
     for new in batch:
         place = (new.table, new.branch)
         if place not in latest:
-            manifests = list_manifests(
-                context.storage, table_directory(new.table), new.branch, missing_ok=True
-            )
+            manifests = list_manifests(context.storage, new.directory, new.branch, missing_ok=True)
             latest[place] = [each.version for each in manifests]
         known = latest[place]
         if new.version in known:
             same = next(
                 m
-                for m in list_manifests(context.storage, table_directory(new.table), new.branch)
+                for m in list_manifests(context.storage, new.directory, new.branch)
                 if m.version == new.version
             )
             if context.storage.read(same.info.key).body != new.body:
@@ -187,23 +194,23 @@ def _parse_range(start: int, end: int) -> range:
 
 
 def _check(context: Context, entry: CreateTableVersionRequest | CreateTableVersionEntry) -> _NewVersion:
-    table_id = root_table_id(entry.id)
-    find_table(context.storage, table_id)
+    found = visible_table(context, table_id_of(context, entry.id))
     scheme = parse_scheme(entry.naming_scheme)
     if entry.version < 1:
         raise InvalidInputError(f"version must be 1 or more, got {entry.version}")
-    staging = _staging_key(context, table_id.name, entry.manifest_path)
-    target = manifest_key(table_directory(table_id.name), entry.branch, entry.version, scheme)
+    staging = _staging_key(context, found.directory, entry.manifest_path)
+    target = manifest_key(found.directory, entry.branch, entry.version, scheme)
     try:
         body = context.storage.read(staging).body
     except KeyNotFoundError as cause:
         raise InvalidInputError(f"staging manifest not found at {entry.manifest_path!r}") from cause
-    return _NewVersion(table_id.name, entry.version, entry.branch, staging, body, target)
+    return _NewVersion(
+        str(found.table_id), found.directory, entry.version, entry.branch, staging, body, target
+    )
 
 
-def _staging_key(context: Context, name: str, path: str) -> str:
+def _staging_key(context: Context, directory: str, path: str) -> str:
     """Return the key of a staged manifest, which may be given as a URI or relative to the store."""
-    directory = table_directory(name)
     base = _store_path(context, directory) + "/"
     in_store = _in_store(context, path)
     relative = in_store.removeprefix(base)
@@ -231,7 +238,7 @@ def _in_store(context: Context, path: str) -> str:
 
 def _put_version(context: Context, new: _NewVersion) -> TableVersion:
     storage = context.storage
-    manifests = list_manifests(storage, table_directory(new.table), new.branch, missing_ok=True)
+    manifests = list_manifests(storage, new.directory, new.branch, missing_ok=True)
     same = next((each for each in manifests if each.version == new.version), None)
     latest = manifests[-1].version if manifests else 0
     if same is None:

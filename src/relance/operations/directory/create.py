@@ -5,10 +5,6 @@ Over a dropped or purged name the create revives it; that is in revive.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-from lance_namespace import CreateTableRequest, CreateTableResponse
-
 from relance.errors import (
     ConcurrentModificationError,
     RelanceError,
@@ -18,44 +14,17 @@ from relance.lifecycle.states import State
 from relance.listing.layout import flag_new_root
 from relance.listing.lookup import TableFacts, look_up
 from relance.listing.signs import remove_signs, sign_creating
-from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy, settle
 from relance.operations.directory.declare import already_exists, refuse_occupied
 from relance.operations.directory.overwrite import overwrite
-from relance.operations.directory.revive import NewTable, revive
+from relance.operations.directory.revive import revive
 from relance.operations.lance_tables import StagedData, is_settled
-from relance.operations.requests import parse_mode, refuse_properties, with_options
-from relance.resolution import root_table_id
+from relance.operations.new_table import CreateMode, NewTable
 from relance.storage.probe import require_create_only
 
 _ATTEMPTS = 5
 """How often an overwrite or exist_ok looks again when the table comes or goes under its hands."""
-
-
-class CreateMode(StrEnum):
-    """What to do when the table exists."""
-
-    CREATE = "create"
-    EXIST_OK = "exist_ok"
-    OVERWRITE = "overwrite"
-
-
-def create_table(context: Context, request: CreateTableRequest, data: bytes) -> CreateTableResponse:
-    """Create the table from an Arrow stream; a stream of a schema alone gives an empty table.
-
-    Raises:
-        TableAlreadyExistsError: it exists and the mode is create.
-        ConcurrentModificationError: another creator came first.
-        InvalidInputError: the body is not a whole Arrow stream, or the mode is unknown.
-    """
-    table_id = root_table_id(request.id)
-    mode = parse_mode(request.mode, CreateMode, default=CreateMode.CREATE)
-    refuse_properties(request.properties, what="create_table")
-    options = context.lance_options(request.storage_options)
-    version = create_in_mode(context, NewTable(table_id, read_stream(data), options), mode)
-    response = CreateTableResponse(location=context.location(table_id.name), version=version)
-    return with_options(response, context.vended_options())
 
 
 def create_in_mode(context: Context, new: NewTable, mode: CreateMode) -> int:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lance_namespace import DeclareTableRequest, DeclareTableResponse
-
 from relance.errors import (
     ConcurrentModificationError,
-    InvalidInputError,
     KeyExistsError,
     TableAlreadyExistsError,
 )
@@ -24,28 +21,21 @@ from relance.listing.signs import sign_declared
 from relance.locations import (
     RESERVED_FILE,
     VERSIONS_DIRECTORY,
-    directory_of_location,
     table_directory,
     table_file,
 )
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy, claim_revival, settle
-from relance.operations.requests import refuse_properties, with_options
-from relance.resolution import root_table_id
 from relance.storage.probe import require_create_only, require_replace
 from relance.storage.readback import create_once
 
 
-def declare_table(context: Context, request: DeclareTableRequest) -> DeclareTableResponse:
+def declare(context: Context, table_id: TableId) -> None:
     """Reserve the name: of several racing callers exactly one succeeds.
 
     Raises:
         TableAlreadyExistsError: the name is taken, by data or by another declare.
-        InvalidInputError: `location` is not where a table of this name lies.
     """
-    table_id = root_table_id(request.id)
-    refuse_properties(request.properties, what="declare_table")
-    _check_location(context, table_id, request.location)
     facts = look_up(context.storage, table_id.name)
     if facts.marker is not None and facts.marker.marker.hides:
         _declare_over_marker(context, table_id, facts)
@@ -55,11 +45,6 @@ def declare_table(context: Context, request: DeclareTableRequest) -> DeclareTabl
         _reserve(context, table_id)
         if not is_unchanged(context.storage, table_id.name, facts.marker):
             raise ConcurrentModificationError(f"table id '{table_id}' was dropped while it was declared")
-    response = DeclareTableResponse(
-        location=context.location(table_id.name),
-        managed_versioning=True if context.settings.table_version_tracking else None,
-    )
-    return with_options(response, context.vended_options(asked=request.vend_credentials))
 
 
 def already_exists(table_id: TableId, facts: TableFacts) -> TableAlreadyExistsError:
@@ -67,7 +52,7 @@ def already_exists(table_id: TableId, facts: TableFacts) -> TableAlreadyExistsEr
     name = f"table id '{table_id}'"
     if facts.state is State.DELETED and facts.marker is not None:
         return TableAlreadyExistsError(
-            f"{name} {why_hidden(table_id.name, facts.marker.marker)}; or write over it with create_table, "
+            f"{name} {why_hidden(table_id.parts, facts.marker.marker)}; or write over it with create_table, "
             f"or remove it for good with purge_table(['{table_id}'], force=True)"
         )
     if facts.hidden:
@@ -144,14 +129,3 @@ def _reserve(context: Context, table_id: TableId) -> None:
     if storage.which_exist([table_file(name, f"{VERSIONS_DIRECTORY}/")]):
         # A create that began before us has committed: the table is its, not ours.
         raise ConcurrentModificationError(f"table id '{table_id}' was created meanwhile")
-
-
-def _check_location(context: Context, table_id: TableId, location: str | None) -> None:
-    if location is None:
-        return
-    directory = directory_of_location(location, root_uri=context.connection.lance_root)
-    if directory != table_directory(table_id.name):
-        raise InvalidInputError(
-            f"cannot declare table {table_id} at location {location}, "
-            f"must be at location {context.location(table_id.name)}"
-        )

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from lance_namespace import DropTableRequest, DropTableResponse
-
-from relance.clock import to_millis
-from relance.config import parse_duration, parse_flag
+from relance.config import parse_duration
 from relance.errors import (
     ConcurrentModificationError,
-    InvalidInputError,
     InvalidTableStateError,
     KeyChangedError,
     KeyExistsError,
@@ -19,50 +15,24 @@ from relance.errors import (
 )
 from relance.identifiers import TableId
 from relance.lifecycle import moves
+from relance.lifecycle.answers import drop_properties
 from relance.lifecycle.marker import Marker
 from relance.lifecycle.marker_store import StoredMarker, is_unchanged, new_nonce, put_marker, stored_state
 from relance.lifecycle.moves import state_of
-from relance.lifecycle.retention import purge_after
 from relance.lifecycle.states import Action, State, is_allowed
 from relance.lifecycle.status import Exists, NotFound
 from relance.listing.lookup import look_up
 from relance.locations import table_directory
 from relance.operations.context import Context
 from relance.operations.directory.claims import settled_marker, swap
-from relance.operations.directory.purge import PurgeOptions, purge_name
 from relance.operations.lance_tables import TableHead
-from relance.resolution import not_found, root_table_id
+from relance.resolution import not_found
 from relance.storage.probe import require_create_only, require_replace
 
 TTL_PROPERTY = "relance.drop_ttl"
 """Key in a table's Lance config that says how long a drop of it can be undone."""
 
 _ATTEMPTS = 5
-
-
-def drop_table(context: Context, request: DropTableRequest) -> DropTableResponse:
-    """Hide the table; its files stay until a purge. `context["purge"]="true"` purges at once.
-
-    Raises:
-        TableNotFoundError: there is no such table, or it is dropped already.
-        InvalidInputError: a TTL is not a duration.
-    """
-    table_id = root_table_id(request.id)
-    wishes = request.context or {}
-    ttl = _asked_ttl(wishes.get("ttl_ms"))
-    purge = parse_flag(wishes.get("purge", "false"), what="context['purge']")
-    if purge:
-        require_replace(context.storage, to_do="purging")
-    marker = soft_drop(context, table_id, ttl)
-    properties = _properties(marker)
-    if purge:
-        result = purge_name(context, table_id, PurgeOptions(force=True))
-        if result.error is not None:
-            raise result.error
-        properties |= {"purged": "true", "files": str(result.files), "bytes": str(result.bytes)}
-    return DropTableResponse(
-        id=table_id.parts, location=context.location(table_id.name), properties=properties
-    )
 
 
 def soft_drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Marker:
@@ -85,7 +55,7 @@ def soft_drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Mar
         ttl=ttl if ttl is not None else _ttl_of(head, context.timing.drop_ttl),
         version=head.version if head else 0,
     )
-    _properties(marker)  # an expiry that no clock can show is refused before anything is written
+    drop_properties(marker)  # an expiry that no clock can show is refused before anything is written
     # Most tables were never dropped, or by this client: without looking first, one request less.
     known = context.seen.take(name)
     try:
@@ -134,27 +104,9 @@ def _again(marker: Marker, stored: StoredMarker | None) -> Marker:
     )
 
 
-def _asked_ttl(text: str | None) -> timedelta | None:
-    return None if text is None else parse_duration(text, what="context['ttl_ms']")
-
-
 def _ttl_of(head: TableHead | None, default: timedelta) -> timedelta:
     text = head.config.get(TTL_PROPERTY) if head else None
     return default if text is None else parse_duration(text, what=f"table config {TTL_PROPERTY!r}")
-
-
-def _properties(marker: Marker) -> dict[str, str]:
-    try:
-        due = purge_after(marker)
-    except OverflowError:
-        raise InvalidInputError(f"the TTL {marker.ttl} is longer than the calendar") from None
-    assert marker.deleted_at is not None  # a drop has a time
-    assert due is not None  # and a TTL
-    return {
-        "deleted_at_ms": str(to_millis(marker.deleted_at)),
-        "purge_after_ms": str(to_millis(due)),
-        "deletion_id": marker.deletion_id,
-    }
 
 
 def undrop_table(context: Context, table_id: TableId) -> Exists | NotFound:

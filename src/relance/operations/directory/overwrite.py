@@ -8,8 +8,8 @@ from relance.lifecycle.marker_store import StoredMarker, is_unchanged, new_nonce
 from relance.lifecycle.states import LEASED
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy, settle, swap
-from relance.operations.directory.revive import NewTable
 from relance.operations.lance_tables import StagedData, is_settled
+from relance.operations.new_table import NewTable
 from relance.storage.probe import capabilities
 
 

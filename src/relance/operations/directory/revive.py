@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import pyarrow as pa
-
-from relance.config import StorageOptions
 from relance.errors import ConcurrentModificationError, RelanceError
-from relance.identifiers import TableId
 from relance.lifecycle import moves
 from relance.lifecycle.marker_store import StoredMarker, new_nonce
 from relance.listing.signs import remove_signs
-from relance.locations import DEREGISTERED_FILE, table_directory, table_file
+from relance.locations import DEREGISTERED_FILE, table_file
 from relance.operations.context import Context
 from relance.operations.directory.claims import Claim, claim_revival
 from relance.operations.lance_tables import StagedData, is_settled
+from relance.operations.new_table import NewTable
 from relance.storage.probe import require_replace
-
-
-@dataclass(frozen=True, slots=True)
-class NewTable:
-    """What a create wants to write."""
-
-    table_id: TableId
-    data: pa.Table
-    options: StorageOptions
-
-    @property
-    def name(self) -> str:
-        return self.table_id.name
-
-    @property
-    def directory(self) -> str:
-        return table_directory(self.name)
 
 
 def revive(context: Context, new: NewTable, stored: StoredMarker) -> int:

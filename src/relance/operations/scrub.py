@@ -24,8 +24,9 @@ from relance.locations import (
     table_file,
 )
 from relance.operations.context import Context
+from relance.operations.deletion import PurgeOptions
 from relance.operations.directory.claims import recover
-from relance.operations.directory.purge import PurgeOptions, purge_name
+from relance.operations.directory.purge import purge_name
 
 
 class Problem(StrEnum):

@@ -1,0 +1,168 @@
+"""One version of the manifest table, as it is read. Committing to it is in lance_manifest."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import lance
+
+from relance.config import StorageOptions
+from relance.errors import InvalidTableStateError
+from relance.lance_errors import lance_errors
+from relance.manifest.entry import DROPPED_PREFIX, HEAD_ID, Entry, ObjectType, decode_row
+from relance.manifest.name_index import COLUMNS, FileIds, all_ids, child_names, sort_ids
+
+_T = TypeVar("_T")
+
+_IDS_PER_QUERY = 500
+
+_READERS_NAME = "relance-manifest"
+
+_READERS = ThreadPoolExecutor(8, thread_name_prefix=_READERS_NAME)
+"""Scans run here: in a callback from Lance's own threads a scan aborts the interpreter."""
+
+
+def in_reader(work: Callable[[], _T]) -> _T:
+    """Run work that scans a Lance table on a thread of ours."""
+    if threading.current_thread().name.startswith(_READERS_NAME):
+        return work()  # waiting for another one from here could wait for ever
+    return _READERS.submit(work).result()
+
+
+class LanceSnapshot:
+    """One version of the manifest table; `dataset` is None while there is none."""
+
+    def __init__(self, dataset: lance.LanceDataset | None, names: NameCache, options: StorageOptions) -> None:
+        self.dataset = dataset
+        self._names = names
+        self._options = options
+
+    @property
+    def version(self) -> int:
+        return 0 if self.dataset is None else int(self.dataset.version)
+
+    @cached_property
+    def metadata(self) -> Mapping[str, str]:
+        return {} if self.dataset is None else dict(self.dataset.metadata)
+
+    def get(self, ids: Iterable[str]) -> dict[str, Entry]:
+        return {each.entry.object_id: each.entry for each in self.find(ids)}
+
+    def find(self, ids: Iterable[str]) -> list[Located]:
+        """Return the rows with these ids and where they lie."""
+        wanted = sorted(set(ids))
+        found: list[Located] = []
+        for start in range(0, len(wanted), _IDS_PER_QUERY):
+            listed = ", ".join(quoted(each) for each in wanted[start : start + _IDS_PER_QUERY])
+            found += self._query(f"object_id IN ({listed})")
+        _refuse_duplicates(found)
+        return found
+
+    def below(self, prefix: str) -> list[Entry]:
+        return self._entries(_starts_with("object_id", prefix))
+
+    def dropped(self, original_id: str | None = None) -> list[Entry]:
+        where = _starts_with("object_id", DROPPED_PREFIX)
+        if original_id is None:
+            return self._entries(where)
+        # Narrows down by text; the entry itself tells for sure.
+        holds = f"contains(metadata, {quoted(json.dumps(original_id, ensure_ascii=False))})"
+        found = self._entries(f"{where} AND {holds}")
+        return [each for each in found if each.original_id == original_id]
+
+    def at_location(self, locations: Iterable[str]) -> list[Entry]:
+        wheres = (
+            f"location = {quoted(each)} OR {_starts_with('location', each + '/')}" for each in locations
+        )
+        return self._entries(" OR ".join(f"({each})" for each in wheres))
+
+    def _entries(self, where: str) -> list[Entry]:
+        found = [each for each in self._query(where) if each.entry.object_id != HEAD_ID]
+        _refuse_duplicates(found)
+        return [each.entry for each in found]
+
+    def _query(self, where: str) -> list[Located]:
+        dataset = self.dataset
+        if dataset is None:
+            return []
+        with manifest_errors(self._options):
+            rows = in_reader(lambda: dataset.scanner(filter=where, with_row_address=True).to_table())
+        return [_located(row) for row in rows.to_pylist()]
+
+    def names(self, namespace: Sequence[str], object_type: str, *, after: str | None) -> Iterator[str]:
+        return child_names(self._files, namespace, object_type, after=after)
+
+    def own_directories(self) -> frozenset[str]:
+        return frozenset().union(*(each.own_directories for each in self._files))
+
+    def table_ids(self, *, after: str | None) -> Iterator[str]:
+        return all_ids(self._files, ObjectType.TABLE, after=after)
+
+    @cached_property
+    def _files(self) -> list[FileIds]:
+        dataset = self.dataset
+        if dataset is None:
+            return []
+        with manifest_errors(self._options):
+            return in_reader(lambda: self._names.files_of(dataset))
+
+
+class NameCache:
+    """The ids of each data file of the latest version that was listed."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, FileIds] = {}
+
+    def files_of(self, dataset: lance.LanceDataset) -> list[FileIds]:
+        """Return the ids of all data files, reading those that are new or had rows deleted."""
+        known, current = self._files, {}
+        for fragment in dataset.get_fragments():
+            meta = fragment.metadata
+            key = f"{[file.path for file in meta.files]} {meta.deletion_file}"
+            current[key] = known.get(key) or sort_ids(fragment.to_table(columns=COLUMNS))
+        self._files = current
+        return list(current.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A row and the fragment it is in."""
+
+    entry: Entry
+    fragment: int
+
+
+def _located(row: dict[str, Any]) -> Located:
+    return Located(decode_row(row), row.pop("_rowaddr") >> 32)
+
+
+def _refuse_duplicates(found: Sequence[Located]) -> None:
+    seen: set[str] = set()
+    for each in found:
+        if each.entry.object_id in seen:
+            raise InvalidTableStateError(
+                f"the manifest holds '{each.entry.object_id}' twice: scrub() tells what to do; "
+                "nothing was changed"
+            )
+        seen.add(each.entry.object_id)
+
+
+def manifest_errors(options: Mapping[str, str]) -> Any:
+    """Turn what pylance raises into our errors."""
+    return lance_errors("the catalog's manifest", options)
+
+
+def _starts_with(column: str, prefix: str) -> str:
+    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    return f"({column} >= {quoted(prefix)} AND {column} < {quoted(end)})"
+
+
+def quoted(text: str) -> str:
+    """Return `text` as an SQL string."""
+    return "'" + text.replace("'", "''") + "'"

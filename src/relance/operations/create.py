@@ -1,0 +1,72 @@
+"""Create a table with data: exactly one of several racing creators succeeds."""
+
+from __future__ import annotations
+
+from lance_namespace import CreateTableRequest, CreateTableResponse
+
+from relance.lifecycle.states import State
+from relance.listing.lookup import look_up
+from relance.manifest.entry import check_properties
+from relance.operations.arrow_stream import read_stream
+from relance.operations.context import Context
+from relance.operations.directory.create import create_in_mode
+from relance.operations.generations import generations_of
+from relance.operations.in_step import follow_marker
+from relance.operations.new_table import CreateMode, NewTable
+from relance.operations.places import place_of, table_id_of
+from relance.operations.rename import finish_rename
+from relance.operations.requests import parse_mode, refuse_properties, with_options
+from relance.operations.rows.create import Created
+from relance.operations.rows.create import create as create_row
+from relance.resolution import Place
+
+
+def create_table(context: Context, request: CreateTableRequest, data: bytes) -> CreateTableResponse:
+    """Create the table from an Arrow stream; a stream of a schema alone gives an empty table.
+
+    Over a dropped name, the newest generation is revived: a new version on top of its history.
+
+    Raises:
+        TableAlreadyExistsError: it exists and the mode is create.
+        NamespaceNotFoundError: its namespace does not exist.
+        ConcurrentModificationError: another creator came first.
+        InvalidInputError: the body is not a whole Arrow stream, or the mode is unknown.
+    """
+    table_id = table_id_of(context, request.id)
+    mode = parse_mode(request.mode, CreateMode, default=CreateMode.CREATE)
+    if context.manifest is None:
+        refuse_properties(request.properties, what="create_table")
+    properties = check_properties(request.properties)
+    options = context.lance_options(request.storage_options)
+    created = create(context, NewTable(table_id, read_stream(data), options, properties), mode)
+    response = CreateTableResponse(
+        location=context.location_of(created.directory),
+        version=created.version,
+        properties=created.properties or None,
+    )
+    return with_options(response, context.vended_options())
+
+
+def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
+    """Create the table where its name, its row or its newest dropped generation says."""
+    finish_rename(context, new.table_id)
+    place = place_of(context, new.table_id)
+    if context.manifest is not None and not _belongs_in_directory(context, place):
+        return create_row(context, context.manifest, new, mode)
+    version = create_in_mode(context, new, mode)
+    properties = place.entry.properties if place.entry is not None else {}
+    follow_marker(context, new.table_id, new.properties or None)
+    return Created(new.directory, version, new.properties or properties)
+
+
+def _belongs_in_directory(context: Context, place: Place) -> bool:
+    """Tell whether the table is, or is to be, in the directory of its name."""
+    if not place.in_directory or context.manifest is None:
+        return place.in_directory
+    facts = look_up(context.storage, place.table_id.name)
+    if facts.holds_table and not facts.hidden:
+        return True
+    if facts.state is State.DEREGISTERED or facts.deregistered_inside:
+        return False  # that directory keeps its data; the name gets a new one
+    dropped = generations_of(context, place.table_id)
+    return not dropped or dropped[-1].entry is None

@@ -1,0 +1,120 @@
+"""Delete the files of one table, in batches, and say how far it has come. Who may do so is in purge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+from relance.errors import KeyNotFoundError, RelanceError
+from relance.storage.protocol import Deleted, ObjectStorage
+
+_UNIQUE_NAMES = frozenset({"data", "_deletions", "_indices", "_transactions"})
+"""Directories of a table whose files are never named twice; a manifest's name comes again."""
+
+_LARGEST_BATCH = 4000
+"""Files per look at the lease."""
+
+_REPORTED = 100
+"""How many of the files that are left are named."""
+
+_ROUNDS = 5
+"""How often the directory is listed again before what is left is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeProgress:
+    """How far a purge has come; given to the progress callback after each batch."""
+
+    id: tuple[str, ...]
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeOptions:
+    """How to purge."""
+
+    force: bool = False
+    """Also before the table's time has passed."""
+    rate_limit: float | None = None
+    """Files per second at most."""
+    progress: Callable[[PurgeProgress], None] | None = None
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeResult:
+    """What became of one table."""
+
+    id: tuple[str, ...]
+    files: int = 0
+    bytes: int = 0
+    left: tuple[str, ...] = ()
+    """Keys that are still there although they were deleted."""
+    error: RelanceError | None = None
+    dry_run: bool = False
+
+    @property
+    def purged(self) -> bool:
+        return self.error is None and not self.dry_run
+
+
+def delete_directory(
+    storage: ObjectStorage, directory: str, *, before_batch: Callable[[], None], done: Progress
+) -> tuple[str, ...]:
+    """Delete every file of a table, and list again until nothing is there. Returns what is left.
+
+    `before_batch` is called before each batch and stops the rest by raising.
+    """
+    for _ in range(_ROUNDS):
+        # Manifests first, while the lease is fresh: their names come again in a later table.
+        children = storage.list_level(directory).directories
+        shared = [f"{directory}/{child}" for child in children if child not in _UNIQUE_NAMES]
+        for prefix in (*shared, directory):
+            for deleted in storage.delete_below(
+                prefix, before_batch=before_batch, largest_batch=done.largest_batch
+            ):
+                done.add(deleted)
+        if not storage.which_exist([f"{directory}/"]):
+            storage.prune(directory)
+            return ()
+    left = (info.key for info in storage.list_recursive(directory))
+    return tuple(islice((key for key in left if _is_there(storage, key)), _REPORTED))
+
+
+def _is_there(storage: ObjectStorage, key: str) -> bool:
+    """Tell an object from a folder object of S3, which is listed without its slash and cannot be named."""
+    try:
+        storage.head(key)
+    except KeyNotFoundError:
+        return False
+    return True
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts, reports and slows down."""
+
+    id: tuple[str, ...]
+    options: PurgeOptions
+    files: int = 0
+    bytes: int = 0
+
+    @property
+    def largest_batch(self) -> int:
+        """Files until the next look at the lease; at most a second's worth when there is a rate."""
+        rate = self.options.rate_limit
+        return _LARGEST_BATCH if rate is None else max(1, min(_LARGEST_BATCH, int(rate)))
+
+    def add(self, deleted: Deleted) -> None:
+        self.files += deleted.files
+        self.bytes += deleted.bytes
+        if self.options.progress is not None:
+            self.options.progress(PurgeProgress(self.id, self.files, self.bytes))
+        if self.options.rate_limit:
+            self.options.sleep(deleted.files / self.options.rate_limit)
+
+    def result(self, *, left: tuple[str, ...] = (), error: RelanceError | None = None) -> PurgeResult:
+        return PurgeResult(self.id, self.files, self.bytes, left, error)

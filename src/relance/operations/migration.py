@@ -1,0 +1,108 @@
+"""Give every table directory a row in the manifest, dropped ones too; then no listing is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from relance.identifiers import TableId
+from relance.listing.lookup import TableFacts, look_up
+from relance.listing.root_view import view_root
+from relance.listing.tables import list_tables
+from relance.manifest.entry import Entry, ObjectType
+from relance.manifest.store import Change, Snapshot, transact
+from relance.operations.context import Context
+from relance.operations.in_step import wanted_change
+from relance.operations.rename import finish_rename
+from relance.operations.rows.lookups import require_manifest
+
+_BATCH = 500
+"""Tables per commit: a run that is stopped goes on where it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestMigration:
+    """What was, or in a dry run would be, brought into the manifest."""
+
+    registered: tuple[str, ...]
+    """Visible tables that got a row."""
+    dropped: tuple[str, ...]
+    """Dropped tables whose generation got a row."""
+    mended: tuple[str, ...]
+    """Tables whose row was out of step with their directory."""
+    shadowed: tuple[str, ...]
+    """Directories whose name another object has in the manifest: they stay as they are."""
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationProgress:
+    """How far a migration has come; given to the progress callback after each batch."""
+
+    done: int
+    total: int
+
+
+def migrate_to_manifest(
+    context: Context, *, dry_run: bool, progress: Callable[[MigrationProgress], None] | None
+) -> ManifestMigration:
+    """Register all V1 directories and markers; safe to repeat, and to stop at any time.
+
+    Raises:
+        UnsupportedOperationError: the catalog is opened without a manifest.
+    """
+    manifest = require_manifest(context, to_do="migrating to the manifest")
+    view = view_root(context.storage.list_level(""))
+    visible = set(list_tables(context.storage, include_declared=True))
+    names = sorted(visible | view.hidden | manifest.latest().own_directories())
+    found: dict[str, list[str]] = {"registered": [], "dropped": [], "mended": [], "shadowed": []}
+    waiting = iter(names)
+    done = 0
+    while batch := list(islice(waiting, _BATCH)):
+        if not dry_run:
+            for name in batch:
+                finish_rename(context, TableId((), name))
+
+        def plan(snapshot: Snapshot, batch: Sequence[str] = batch) -> tuple[Change, list[tuple[str, str]]]:
+            return _plan(context, snapshot, batch)
+
+        for kind, name in plan(manifest.latest())[1] if dry_run else transact(manifest, plan):
+            found[kind].append(name)
+        done += len(batch)
+        if progress is not None:
+            progress(MigrationProgress(done, len(names)))
+    return ManifestMigration(
+        registered=tuple(found["registered"]),
+        dropped=tuple(found["dropped"]),
+        mended=tuple(found["mended"]),
+        shadowed=tuple(found["shadowed"]),
+        dry_run=dry_run,
+    )
+
+
+def _plan(context: Context, snapshot: Snapshot, names: Sequence[str]) -> tuple[Change, list[tuple[str, str]]]:
+    removed: list[str] = []
+    added: list[Entry] = []
+    told: list[tuple[str, str]] = []
+    rows = snapshot.get(names)
+    for facts in _facts(context, names):
+        row = rows.get(facts.name)
+        if row is not None and (row.object_type != ObjectType.TABLE or not row.has_own_directory):
+            if facts.holds_table and not facts.hidden:
+                told.append(("shadowed", facts.name))
+            continue
+        change = wanted_change(snapshot, facts)
+        if change.is_empty:
+            continue
+        removed += change.removed
+        added += change.added
+        if change.removed:
+            told.append(("mended", facts.name))
+        else:
+            told.append(("dropped" if change.added[0].is_dropped else "registered", facts.name))
+    return Change(tuple(removed), tuple(added)), told
+
+
+def _facts(context: Context, names: Sequence[str]) -> Iterator[TableFacts]:
+    return (look_up(context.storage, name) for name in names)

@@ -1,0 +1,138 @@
+"""Purge dropped tables, wherever they are: one, those named, or all whose time has passed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
+from relance.identifiers import TableId
+from relance.lifecycle.retention import is_purgeable
+from relance.locations import table_directory
+from relance.manifest.entry import ObjectType
+from relance.operations.context import Context
+from relance.operations.deletion import PurgeOptions, PurgeResult
+from relance.operations.directory.purge import purge_name, purgeable_marker
+from relance.operations.generations import Generation, all_generations, generations_of
+from relance.operations.in_step import follow_marker
+from relance.operations.places import visible_table
+from relance.operations.rows.purge import purge_row, require_purgeable
+from relance.resolution import not_found_row
+
+
+def purge_table(
+    context: Context, table_id: TableId, options: PurgeOptions, deletion_id: str | None = None
+) -> list[PurgeResult]:
+    """Purge the dropped generations of one table, or the one that is named; failures are in the results."""
+    if context.manifest is None and deletion_id is None:
+        return [purge_name(context, table_id, options)]
+    try:
+        found = _named(context, table_id, deletion_id)
+    except RelanceError as error:
+        return [PurgeResult(tuple(table_id.parts), error=error)]
+    return [_purge(context, each, options) for each in found]
+
+
+def _named(context: Context, table_id: TableId, deletion_id: str | None) -> list[Generation]:
+    """Return the generations to purge.
+
+    Raises:
+        InvalidTableStateError: the table is live, and nothing of its name is dropped.
+        TableNotFoundError: there is nothing to purge.
+    """
+    found = generations_of(context, table_id)
+    chosen = [each for each in found if deletion_id is None or each.marker.deletion_id == deletion_id]
+    if chosen:
+        return chosen
+    if found:
+        raise TableNotFoundError(f"table id '{table_id}' has no dropped generation '{deletion_id}'")
+    if not table_id.namespace and (context.manifest is None or context.settings.dir_listing):
+        # The marker may still say more: deregistered, or files below a tombstone.
+        stored = purgeable_marker(context, table_id, force=True)
+        return [Generation(table_id, stored.marker)]
+    try:
+        visible_table(context, table_id)
+    except TableNotFoundError:
+        snapshot = context.manifest.latest() if context.manifest is not None else None
+        raise not_found_row(snapshot, table_id, None) from None
+    raise InvalidTableStateError(f"table id '{table_id}' is live and cannot be purged: drop it first")
+
+
+def _purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
+    if generation.entry is None:
+        result = purge_name(context, generation.table_id, options)
+        if result.purged:
+            follow_marker(context, generation.table_id)
+        return result
+    assert context.manifest is not None  # the row came from it
+    return purge_row(context, context.manifest, generation.entry, options)
+
+
+def purge_tables(
+    context: Context,
+    table_ids: list[TableId] | None,
+    *,
+    deleted_before: datetime | None,
+    dry_run: bool,
+    options: PurgeOptions,
+) -> list[PurgeResult]:
+    """Purge the named tables, or all whose time has passed; one failure does not stop the rest."""
+    results: list[PurgeResult] = []
+    chosen: list[Generation] = []
+    if table_ids is None:
+        now = context.clock.now()
+        dropped = all_generations(context)
+        chosen = [each for each in dropped if is_purgeable(each.marker, now=now, timing=context.timing)]
+    for table_id in table_ids or ():
+        try:
+            chosen += _named(context, table_id, None)
+        except RelanceError as error:
+            results.append(PurgeResult(tuple(table_id.parts), error=error, dry_run=dry_run))
+    if deleted_before is not None:
+        chosen = [
+            each for each in chosen if each.marker.deleted_at and each.marker.deleted_at < deleted_before
+        ]
+    act = _would_purge if dry_run else _purge
+    results += [act(context, each, options) for each in chosen]
+    if table_ids is None and not dry_run:
+        _purge_namespaces(context, deleted_before, options)
+    return results
+
+
+def _would_purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
+    """Return what a purge would remove, or why it would refuse."""
+    parts, entry = tuple(generation.table_id.parts), generation.entry
+    try:
+        if entry is None:
+            purgeable_marker(context, generation.table_id, force=options.force)
+            directory = table_directory(generation.table_id.name)
+        else:
+            require_purgeable(context, entry, force=options.force)
+            directory = entry.location or ""
+    except RelanceError as error:
+        return PurgeResult(parts, error=error, dry_run=True)
+    infos = list(context.storage.list_recursive(directory))
+    return PurgeResult(parts, len(infos), sum(info.size for info in infos), dry_run=True)
+
+
+def _purge_namespaces(context: Context, deleted_before: datetime | None, options: PurgeOptions) -> None:
+    """Remove the rows of dropped namespaces whose time has passed; they have no files."""
+    if context.manifest is None:
+        return
+    now = context.clock.now()
+    for entry in context.manifest.latest().dropped():
+        marker = entry.marker
+        if entry.object_type != ObjectType.NAMESPACE or marker is None:
+            continue
+        old = deleted_before is None or (marker.deleted_at is not None and marker.deleted_at < deleted_before)
+        if old and is_purgeable(marker, now=now, timing=context.timing):
+            purge_row(context, context.manifest, entry, options)
+
+
+def sum_up(results: list[PurgeResult]) -> PurgeResult:
+    """Return the results of several generations of one table as one."""
+    return PurgeResult(
+        id=results[0].id,
+        files=sum(each.files for each in results),
+        bytes=sum(each.bytes for each in results),
+        left=tuple(key for each in results for key in each.left),
+    )

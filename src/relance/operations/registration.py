@@ -1,0 +1,124 @@
+"""Hide a table without touching its data, and bring it back; protect what must not be dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from lance_namespace import (
+    DeregisterTableRequest,
+    DeregisterTableResponse,
+    RegisterTableRequest,
+    RegisterTableResponse,
+)
+
+from relance.errors import InvalidInputError
+from relance.identifiers import DELIMITER, TableId, parse_namespace_id
+from relance.locations import directory_of_location, table_directory
+from relance.manifest.entry import check_properties
+from relance.operations.context import Context
+from relance.operations.directory import registration as in_directory
+from relance.operations.in_step import follow_marker
+from relance.operations.places import place_of, table_id_of, visible_table
+from relance.operations.rename import finish_rename
+from relance.operations.requests import parse_mode, refuse_properties
+from relance.operations.rows import registration as rows
+from relance.operations.rows.lookups import refuse_protected, require_manifest
+
+
+class RegisterMode(StrEnum):
+    """What to do when the table is registered already."""
+
+    CREATE = "create"
+    OVERWRITE = "overwrite"
+
+
+def deregister_table(context: Context, request: DeregisterTableRequest) -> DeregisterTableResponse:
+    """Hide the table until it is registered again.
+
+    Raises:
+        TableNotFoundError: there is no such table, or it is hidden already.
+        InvalidTableStateError: it is protected.
+        ConcurrentModificationError: its state changed meanwhile.
+    """
+    table_id = table_id_of(context, request.id)
+    directory, properties = deregister(context, table_id)
+    return DeregisterTableResponse(
+        id=table_id.parts, location=context.location_of(directory), properties=properties or None
+    )
+
+
+def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]]:
+    """Deregister the table, and return its directory and properties."""
+    finish_rename(context, table_id)
+    found = visible_table(context, table_id)
+    if found.facts is None:
+        manifest = require_manifest(context, to_do="deregistering it")
+        entry = rows.deregister(manifest, table_id)
+        return entry.location or "", entry.properties
+    place = place_of(context, table_id)
+    if place.entry is not None:
+        refuse_protected(place.entry)
+    in_directory.deregister(context, table_id, found.facts)
+    follow_marker(context, table_id)
+    return found.directory, found.properties
+
+
+def register_table(context: Context, request: RegisterTableRequest) -> RegisterTableResponse:
+    """Show the table in a directory under a name; without a manifest it must be the directory's own.
+
+    Raises:
+        InvalidInputError: the location cannot be a table's, or is another table's.
+        TableNotFoundError: there is no table data at the location.
+        TableAlreadyExistsError: the name is taken, and the mode is create.
+        NamespaceNotFoundError: the namespace does not exist.
+    """
+    table_id = table_id_of(context, request.id)
+    if context.manifest is None:
+        refuse_properties(request.properties, what="register_table")
+    properties = check_properties(request.properties)
+    overwrite = parse_mode(request.mode, RegisterMode, default=RegisterMode.CREATE) is RegisterMode.OVERWRITE
+    directory = directory_of_location(request.location, root_uri=context.connection.lance_root)
+    finish_rename(context, table_id)
+    if not table_id.namespace and directory == table_directory(table_id.name):
+        _register_at_home(context, table_id, properties, overwrite=overwrite)
+    elif context.manifest is None:
+        raise InvalidInputError(
+            f"table '{table_id}' cannot be registered at {request.location!r}: in a flat catalog its "
+            f"directory is '{table_directory(table_id.name)}'; other places need manifest_enabled=true"
+        )
+    else:
+        rows.register(context, context.manifest, table_id, directory, properties, overwrite=overwrite)
+    return RegisterTableResponse(location=context.location_of(directory), properties=properties or None)
+
+
+def _register_at_home(
+    context: Context, table_id: TableId, properties: dict[str, str], *, overwrite: bool
+) -> None:
+    place = place_of(context, table_id)
+    if place.entry is not None and not place.in_directory:
+        assert context.manifest is not None  # the row came from it
+        directory = table_directory(table_id.name)
+        rows.register(context, context.manifest, table_id, directory, properties, overwrite=overwrite)
+        in_directory.register(context, table_id, known_ok=True)
+        return
+    # A directory that is visible but has no row yet is new to the manifest.
+    known_ok = overwrite or (context.manifest is not None and place.entry is None)
+    in_directory.register(context, table_id, known_ok=known_ok)
+    follow_marker(context, table_id, properties or None)
+
+
+def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:
+    """Protect a table or a namespace from being dropped, or stop doing so.
+
+    Raises:
+        InvalidTableStateError: there is no such table or namespace.
+        UnsupportedOperationError: the catalog has no manifest.
+    """
+    manifest = require_manifest(context, to_do="protection")
+    checked = parse_namespace_id(parts)
+    if not checked:
+        raise InvalidInputError("the root is always there: name a table or a namespace")
+    if len(checked) == 1 and context.settings.dir_listing:
+        follow_marker(context, TableId((), checked[0]))  # a table without a row gets one
+    rows.set_protection(manifest, DELIMITER.join(checked), on=on)

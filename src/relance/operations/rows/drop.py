@@ -1,0 +1,99 @@
+"""Drop a table by moving its row out of sight, and bring it back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from relance.config import parse_duration
+from relance.errors import InvalidTableStateError, TableNotFoundError
+from relance.identifiers import DELIMITER, TableId
+from relance.lifecycle import moves
+from relance.lifecycle.answers import drop_properties
+from relance.lifecycle.marker import Marker
+from relance.lifecycle.marker_store import new_nonce
+from relance.lifecycle.states import Action, is_allowed
+from relance.manifest.entry import Entry, ObjectType
+from relance.manifest.store import Change, Manifest, Snapshot, transact
+from relance.operations.context import Context
+from relance.operations.rows.claims import same_drop
+from relance.operations.rows.lookups import live_table, move, refuse_protected, require_free
+from relance.resolution import not_found
+
+TTL_PROPERTY = "drop_ttl"
+"""Of a table or of a namespace: how long a drop can be undone. The nearest one counts."""
+
+
+def drop(
+    context: Context, manifest: Manifest, table_id: TableId, ttl: timedelta | None
+) -> tuple[Entry, Marker]:
+    """Hide the table, and return its row as it was and the marker it got.
+
+    Raises:
+        TableNotFoundError: there is no such table, or it is dropped already.
+        InvalidTableStateError: it is protected.
+        InvalidInputError: a TTL is not a duration.
+    """
+    nonce = new_nonce()
+
+    def plan(snapshot: Snapshot) -> tuple[Change, tuple[Entry, Marker]]:
+        entry = live_table(snapshot, table_id)
+        refuse_protected(entry)
+        span = ttl if ttl is not None else ttl_of(context, snapshot, entry)
+        marker = moves.drop(None, nonce, at=context.clock.now(), ttl=span, version=0)
+        drop_properties(marker)  # an expiry that no clock can show is refused before anything is written
+        return move(snapshot, entry, entry.dropped(marker)), (entry, marker)
+
+    return transact(manifest, plan)
+
+
+def ttl_of(context: Context, snapshot: Snapshot, entry: Entry) -> timedelta:
+    """Return the TTL that the table, or the nearest of its namespaces, or the catalog asks for.
+
+    Raises:
+        InvalidInputError: it is not a duration.
+    """
+    parts = entry.parts
+    ids = [DELIMITER.join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]
+    above = snapshot.get(ids) if ids else {}
+    for each in (entry, *(above[object_id] for object_id in ids if object_id in above)):
+        text = each.properties.get(TTL_PROPERTY)
+        if text is not None:
+            return parse_duration(text, what=f"property {TTL_PROPERTY!r} of '{each.object_id}'")
+    return context.timing.drop_ttl
+
+
+def undrop(context: Context, manifest: Manifest, dropped: Entry, target: TableId) -> None:
+    """Show a dropped generation again, under its old id or another one.
+
+    Raises:
+        TableNotFoundError: a purge has begun.
+        TableAlreadyExistsError: the name is taken.
+        NamespaceNotFoundError: its namespace does not exist any more.
+        ConcurrentModificationError: another client holds or moved it.
+    """
+    where = f"{dropped.location}/"
+    if not dropped.location or not context.storage.which_exist([where]):
+        raise InvalidTableStateError(
+            f"the files of table id '{dropped.original_id}' are gone from '{dropped.location}': "
+            "nothing can be undropped"
+        )
+
+    def plan(snapshot: Snapshot) -> tuple[Change, None]:
+        found, marker = same_drop(snapshot, dropped)
+        if not is_allowed(marker.state, Action.UNDROP):
+            raise not_found(TableId(found.original_parts[:-1], found.original_parts[-1]), marker)
+        require_free(context, snapshot, target)
+        return move(snapshot, found, found.restored(str(target))), None
+
+    transact(manifest, plan)
+
+
+def require_table(entry: Entry) -> Entry:
+    """Check that a dropped row is one of a table.
+
+    Raises:
+        TableNotFoundError: it is one of a namespace.
+    """
+    if entry.object_type != ObjectType.TABLE:
+        raise TableNotFoundError(f"'{entry.original_id}' is a namespace: use undrop_namespace")
+    return entry

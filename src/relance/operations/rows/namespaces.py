@@ -1,0 +1,196 @@
+"""Namespaces as rows: create, drop with all that is in them, and undrop exactly that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import StrEnum
+
+from relance.errors import (
+    InvalidTableStateError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NamespaceNotFoundError,
+    TableAlreadyExistsError,
+)
+from relance.identifiers import DELIMITER
+from relance.lifecycle import moves
+from relance.lifecycle.marker import Marker
+from relance.lifecycle.marker_store import new_nonce
+from relance.lifecycle.states import State
+from relance.listing.lookup import look_up
+from relance.manifest.entry import Entry, ObjectType
+from relance.manifest.store import NO_CHANGE, Change, Manifest, Snapshot, transact
+from relance.operations.context import Context
+from relance.operations.rows.drop import ttl_of
+from relance.operations.rows.lookups import move, refuse_protected, require_namespace
+
+_SHOWN = 5
+"""How many names an error shows."""
+
+
+class CreateMode(StrEnum):
+    """What to do when the namespace exists."""
+
+    CREATE = "create"
+    EXIST_OK = "exist_ok"
+    OVERWRITE = "overwrite"
+
+
+def create(
+    context: Context,
+    manifest: Manifest,
+    namespace: tuple[str, ...],
+    properties: dict[str, str],
+    mode: CreateMode,
+) -> dict[str, str]:
+    """Create the namespace and return its properties; overwriting replaces the properties alone.
+
+    Raises:
+        NamespaceAlreadyExistsError: it exists and the mode is create, or a table has its name.
+        NamespaceNotFoundError: its parent does not exist.
+    """
+    object_id = DELIMITER.join(namespace)
+
+    def plan(snapshot: Snapshot) -> tuple[Change, dict[str, str]]:
+        require_namespace(snapshot, namespace[:-1])
+        old = snapshot.get([object_id]).get(object_id)
+        if old is None:
+            _refuse_directory_table(context, namespace)
+            return Change(added=(Entry(object_id, ObjectType.NAMESPACE, None, properties),)), properties
+        if old.object_type != ObjectType.NAMESPACE:
+            raise NamespaceAlreadyExistsError(f"'{object_id}': a {old.object_type} has this name")
+        if mode is CreateMode.CREATE:
+            raise NamespaceAlreadyExistsError(f"'{object_id}'")
+        if mode is CreateMode.EXIST_OK or old.properties == properties:
+            return NO_CHANGE, old.properties
+        return Change(removed=(object_id,), added=(old.with_properties(properties),)), properties
+
+    return transact(manifest, plan)
+
+
+def _refuse_directory_table(context: Context, namespace: tuple[str, ...]) -> None:
+    if len(namespace) == 1 and context.settings.dir_listing:
+        facts = look_up(context.storage, namespace[0])
+        if facts.holds_table and not facts.hidden:
+            raise NamespaceAlreadyExistsError(f"'{namespace[0]}': a table has this name")
+
+
+def drop(
+    context: Context,
+    manifest: Manifest,
+    namespace: tuple[str, ...],
+    ttl: timedelta | None,
+    *,
+    cascade: bool,
+) -> Marker:
+    """Hide the namespace, and with `cascade` all that is in it, under one deletion id.
+
+    Raises:
+        NamespaceNotFoundError: it does not exist.
+        NamespaceNotEmptyError: something is in it, and that is not to go too.
+        InvalidTableStateError: it, or something in it, is protected.
+    """
+    object_id, cascade_id, now = DELIMITER.join(namespace), new_nonce(), context.clock.now()
+
+    def plan(snapshot: Snapshot) -> tuple[Change, Marker]:
+        entry = require_namespace(snapshot, namespace)
+        assert entry is not None  # the root cannot be dropped
+        inside = _objects_in(snapshot, object_id)
+        if inside and not cascade:
+            raise NamespaceNotEmptyError(
+                f"'{object_id}' (contains {len(inside)} child objects: {_some(inside)})"
+            )
+        _refuse_busy(inside)
+        for each in (entry, *inside):
+            refuse_protected(each)
+        span = ttl if ttl is not None else ttl_of(context, snapshot, entry)
+        top = moves.drop(None, cascade_id, at=now, ttl=span, version=0)
+        change = move(snapshot, entry, entry.dropped(top, cascade=cascade_id))
+        removed, added = list(change.removed), list(change.added)
+        for number, each in enumerate(inside):
+            marker = moves.drop(None, f"{cascade_id}-{number}", at=now, ttl=span, version=0)
+            part = move(snapshot, each, each.dropped(marker, cascade=cascade_id))
+            removed += part.removed
+            added += part.added
+        return Change(tuple(removed), tuple(added)), top
+
+    return transact(manifest, plan)
+
+
+def _objects_in(snapshot: Snapshot, object_id: str) -> list[Entry]:
+    """Return what is in a namespace at any depth; the versions of a table belong to the table."""
+    below = snapshot.below(object_id + DELIMITER)
+    return [each for each in below if each.object_type != ObjectType.VERSION]
+
+
+def _refuse_busy(inside: Sequence[Entry]) -> None:
+    for each in inside:
+        if not each.is_visible:
+            raise InvalidTableStateError(
+                f"'{each.object_id}' is being changed by another client: try again later"
+            )
+
+
+def _some(entries: Sequence[Entry]) -> str:
+    names = ", ".join(each.object_id for each in entries[:_SHOWN])
+    return names if len(entries) <= _SHOWN else f"{names}, …"
+
+
+def undrop(manifest: Manifest, namespace: tuple[str, ...], cascade_id: str | None) -> list[Entry]:
+    """Bring back exactly what one drop of the namespace took, and return it; the newest if none is named.
+
+    Raises:
+        NamespaceNotFoundError: there is no such drop, or the parent does not exist.
+        NamespaceAlreadyExistsError, TableAlreadyExistsError: a name is taken.
+        InvalidTableStateError: a purge has begun on a part of it.
+    """
+    object_id = DELIMITER.join(namespace)
+
+    def plan(snapshot: Snapshot) -> tuple[Change, list[Entry]]:
+        top = _newest_drop(snapshot, object_id, cascade_id)
+        parts = [
+            each for each in snapshot.dropped() if each.cascade is not None and each.cascade == top.cascade
+        ]
+        for each in parts:
+            if each.marker is None or each.marker.state is not State.DELETED:
+                raise InvalidTableStateError(
+                    f"'{each.original_id}' of this drop is being purged: nothing was undropped"
+                )
+        require_namespace(snapshot, namespace[:-1])
+        _refuse_taken(snapshot, parts)
+        removed: list[str] = []
+        added: list[Entry] = []
+        for each in parts:
+            part = move(snapshot, each, each.restored(each.original_id))
+            removed += part.removed
+            added += part.added
+        return Change(tuple(removed), tuple(added)), [each.restored(each.original_id) for each in parts]
+
+    return transact(manifest, plan)
+
+
+def _newest_drop(snapshot: Snapshot, object_id: str, cascade_id: str | None) -> Entry:
+    found = [
+        (each.marker.deleted_at, each.object_id, each)
+        for each in snapshot.dropped(object_id)
+        if each.object_type == ObjectType.NAMESPACE
+        and each.marker is not None
+        and each.marker.deleted_at is not None
+        if cascade_id is None or each.cascade == cascade_id
+    ]
+    if not found:
+        wanted = f" under '{cascade_id}'" if cascade_id else ""
+        raise NamespaceNotFoundError(f"namespace '{object_id}' is not dropped{wanted}")
+    return max(found)[2]
+
+
+def _refuse_taken(snapshot: Snapshot, parts: Sequence[Entry]) -> None:
+    taken = snapshot.get(each.original_id for each in parts)
+    if not taken:
+        return
+    first = taken[min(taken)]
+    message = f"'{first.object_id}' exists again: rename or drop it first; nothing was undropped"
+    if first.object_type == ObjectType.TABLE:
+        raise TableAlreadyExistsError(f"table id {message}")
+    raise NamespaceAlreadyExistsError(message)

@@ -1,0 +1,138 @@
+"""Put a directory under a name, and take a name off a directory, without touching any data."""
+
+from __future__ import annotations
+
+from relance.errors import InvalidInputError, InvalidTableStateError, TableNotFoundError
+from relance.identifiers import TableId
+from relance.listing.lookup import look_up
+from relance.locations import RESERVED_FILE, TABLE_SUFFIX, VERSIONS_DIRECTORY
+from relance.manifest.entry import Entry, ObjectType
+from relance.manifest.schema import MANIFEST_DIRECTORY
+from relance.manifest.store import Change, Manifest, Snapshot, transact
+from relance.operations.context import Context
+from relance.operations.rows.lookups import (
+    live_table,
+    move_versions,
+    refuse_protected,
+    require_free,
+    require_namespace,
+    taken,
+)
+
+
+def check_directory(directory: str) -> str:
+    """Return a table's directory if it is one that a table may have.
+
+    Raises:
+        InvalidInputError: it is the root, the manifest, or outside the root.
+    """
+    parts = directory.split("/")
+    if not directory or any(part in {"", ".", ".."} for part in parts) or "\0" in directory:
+        raise InvalidInputError(f"location {directory!r} does not name a directory below the root")
+    if parts[0] == MANIFEST_DIRECTORY:
+        raise InvalidInputError(f"location {directory!r} belongs to the catalog itself")
+    return directory
+
+
+def register(
+    context: Context,
+    manifest: Manifest,
+    table_id: TableId,
+    directory: str,
+    properties: dict[str, str],
+    *,
+    overwrite: bool,
+) -> None:
+    """Give the directory a row; with `overwrite`, a row of this name that leads elsewhere is replaced.
+
+    Raises:
+        InvalidInputError: the directory cannot be a table's, or is another table's.
+        TableNotFoundError: there is no table data in it.
+        TableAlreadyExistsError: the name is taken.
+        NamespaceNotFoundError: the namespace does not exist.
+    """
+    check_directory(directory)
+    inside = (f"{directory}/{VERSIONS_DIRECTORY}/", f"{directory}/{RESERVED_FILE}")
+    if not context.storage.which_exist(inside):
+        raise TableNotFoundError(f"table id '{table_id}': no table data at {context.location_of(directory)}")
+    _refuse_directory_table(context, table_id, directory)
+
+    def plan(snapshot: Snapshot) -> tuple[Change, None]:
+        _refuse_occupied(snapshot, table_id, directory)
+        new = Entry(str(table_id), ObjectType.TABLE, directory, properties)
+        old = snapshot.get([str(table_id)]).get(str(table_id))
+        if old is None or not overwrite:
+            require_free(context, snapshot, table_id)
+            return Change(added=(new,)), None
+        require_namespace(snapshot, table_id.namespace)
+        if old.object_type != ObjectType.TABLE or not old.is_visible:
+            raise taken(table_id, old)
+        refuse_protected(old)
+        versions = move_versions(snapshot, old.object_id, None)
+        return Change(removed=(old.object_id, *versions.removed), added=(new,)), None
+
+    transact(manifest, plan)
+
+
+def _refuse_directory_table(context: Context, table_id: TableId, directory: str) -> None:
+    """Check that the directory is not that of a root table which is not deregistered."""
+    top = directory.split("/")[0]
+    if not top.endswith(TABLE_SUFFIX):
+        return
+    name = top.removesuffix(TABLE_SUFFIX)
+    facts = look_up(context.storage, name)
+    dropped = facts.marker is not None and facts.marker.marker.hides and facts.marker.marker.ttl is not None
+    if facts.holds_table and (not facts.hidden or dropped):
+        raise InvalidInputError(
+            f"table id '{table_id}' cannot be registered at '{directory}': it is the directory of table "
+            f"'{name}'; deregister or rename that one"
+        )
+
+
+def _refuse_occupied(snapshot: Snapshot, table_id: TableId, directory: str) -> None:
+    parts = directory.split("/")
+    above = ["/".join(parts[:length]) for length in range(1, len(parts))]
+    for each in snapshot.at_location([directory, *above]):
+        held = each.location or ""
+        if each.object_id == str(table_id) and held == directory:
+            continue
+        if held == directory or held.startswith(f"{directory}/") or directory.startswith(f"{held}/"):
+            raise InvalidInputError(
+                f"table id '{table_id}' cannot be registered at '{directory}': "
+                f"'{each.location}' belongs to table '{each.original_id}'"
+            )
+
+
+def deregister(manifest: Manifest, table_id: TableId) -> Entry:
+    """Take the table's row away, and return it; its files stay.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+        InvalidTableStateError: it is protected.
+    """
+
+    def plan(snapshot: Snapshot) -> tuple[Change, Entry]:
+        entry = live_table(snapshot, table_id)
+        refuse_protected(entry)
+        versions = move_versions(snapshot, entry.object_id, None)
+        return Change(removed=(entry.object_id, *versions.removed)), entry
+
+    return transact(manifest, plan)
+
+
+def set_protection(manifest: Manifest, object_id: str, *, on: bool) -> None:
+    """Mark an object so that no drop takes it, or take the mark off.
+
+    Raises:
+        InvalidTableStateError: there is no such object.
+    """
+
+    def plan(snapshot: Snapshot) -> tuple[Change, None]:
+        entry = snapshot.get([object_id]).get(object_id)
+        if entry is None or not entry.is_visible:
+            raise InvalidTableStateError(f"there is no table or namespace '{object_id}'")
+        if entry.is_protected == on:
+            return Change(), None
+        return Change(removed=(object_id,), added=(entry.protected(on=on),)), None
+
+    transact(manifest, plan)

@@ -1,0 +1,19 @@
+"""Keep the catalog's own table in shape, when asked."""
+
+from __future__ import annotations
+
+from relance.errors import UnsupportedOperationError
+from relance.manifest.lance_manifest import LanceManifest
+from relance.manifest.upkeep import UpkeepReport, keep_up
+from relance.operations.context import Context
+
+
+def maintain_manifest(context: Context) -> UpkeepReport:
+    """Merge, index and clean the manifest table.
+
+    Raises:
+        UnsupportedOperationError: the catalog is opened without a manifest.
+    """
+    if not isinstance(context.manifest, LanceManifest):
+        raise UnsupportedOperationError("there is no manifest to maintain: open with manifest_enabled=true")
+    return keep_up(context.manifest)
