@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import lifecycle, listing, lookups, memory
+from benchmarks import (
+    lifecycle,
+    listing,
+    lookups,
+    manifest_local,
+    manifest_s3,
+    manifest_sustained,
+    memory,
+)
 from benchmarks.results import Benchmark, Result
 from benchmarks.table import as_json, as_table
 
-MODULES = (listing, lookups, memory, lifecycle)
+MODULES = (listing, lookups, memory, lifecycle, manifest_local, manifest_sustained, manifest_s3)
 """Every topic; a new one is added here."""
 
 _COMPARED = ("relance", "pylance", "obstore", "lance-namespace")

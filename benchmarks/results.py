@@ -50,18 +50,32 @@ class Result:
     native: Sample | None = None
     target: Target | None = None
     """None for figures that are shown for information."""
+    by_median: bool = False
+    """Shows and judges the median: the best of calls whose cost varies by itself would flatter."""
+
+    @property
+    def our_figure(self) -> float:
+        return self.ours.median if self.by_median else self.ours.best
+
+    @property
+    def native_figure(self) -> float | None:
+        if self.native is None:
+            return None
+        return self.native.median if self.by_median else self.native.best
 
     @property
     def ratio(self) -> float | None:
         """How many times of ours native takes: above 1 we are ahead."""
-        return None if self.native is None or not self.ours.best else self.native.best / self.ours.best
+        return (
+            None
+            if self.native_figure is None or not self.our_figure
+            else self.native_figure / self.our_figure
+        )
 
     @property
     def meets_target(self) -> bool | None:
         """Whether the target is met, or None when there is none."""
-        if self.target is None:
-            return None
-        return self.target.is_met(self.ours.best, self.native.best if self.native else None)
+        return None if self.target is None else self.target.is_met(self.our_figure, self.native_figure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +104,8 @@ def times_slower(times: float) -> Target:
 def at_most(limit: float, text: str) -> Target:
     """Return the target that our figure is no larger than `limit`."""
     return Target(text, lambda ours, native: ours <= limit)
+
+
+def times_its_own(times: float) -> Target:
+    """Return the target that what is shown as ours takes at most `times` of what is shown beside it."""
+    return Target(f"at most {times:g}x", lambda ours, beside: beside is not None and ours <= times * beside)

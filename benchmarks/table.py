@@ -32,16 +32,15 @@ def _cells(result: Result) -> tuple[str, ...]:
     verdict = {None: "", True: "ok", False: "MISS"}[result.meets_target]
     return (
         result.what,
-        _amount(result.ours, result.unit),
-        _amount(result.native, result.unit) if result.native else "-",
+        _amount(result.our_figure, result.unit),
+        "-" if result.native_figure is None else _amount(result.native_figure, result.unit),
         _ratio(result),
         result.target.text if result.target else "-",
         verdict,
     )
 
 
-def _amount(sample: Sample, unit: Unit) -> str:
-    value = sample.best
+def _amount(value: float, unit: Unit) -> str:
     if unit is Unit.BYTES:
         return f"{value / 1e6:,.0f} MB"
     if unit is Unit.REQUESTS:
