@@ -114,6 +114,11 @@ class _Nonces:
 _nonces = _Nonces()
 
 
+def bind_nonces(run: Run) -> None:
+    """Let nonces come from this run from now on."""
+    _nonces.run = run
+
+
 def history(run: Run) -> list[Call]:
     """Return the calls of all actors, as far as they came."""
     return [call for actor in run.actors for call in _calls(actor)]
@@ -137,7 +142,7 @@ def make_scenario(
     """Return a scenario that begins after the `start` steps, done one after another and `age` ago."""
 
     def prepare(run: Run) -> None:
-        _nonces.run = run
+        bind_nonces(run)
         context = context_on(run.store, run.clock)
         capabilities(run.store)
         flag_new_root(run.store)

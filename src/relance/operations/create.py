@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from lance_namespace import CreateTableRequest, CreateTableResponse
 
+from relance.errors import RelanceError
 from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
 from relance.manifest.entry import check_properties
 from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
 from relance.operations.directory.create import create_in_mode
-from relance.operations.generations import generations_of
-from relance.operations.in_step import follow_marker
+from relance.operations.generations import state_of_name
+from relance.operations.in_step import claim_name, follow_marker, hold_name
 from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.places import place_of, table_id_of
 from relance.operations.rename import finish_rename
@@ -53,20 +56,38 @@ def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
     place = place_of(context, new.table_id)
     if context.manifest is not None and not _belongs_in_directory(context, place):
         return create_row(context, context.manifest, new, mode)
-    version = create_in_mode(context, new, mode)
+    version = _create_at_home(context, new, mode)
     properties = place.entry.properties if place.entry is not None else {}
-    follow_marker(context, new.table_id, new.properties or None)
     return Created(new.directory, version, new.properties or properties)
+
+
+def _create_at_home(context: Context, new: NewTable, mode: CreateMode) -> int:
+    """Create the table in the directory of its name, which the manifest keeps for it meanwhile."""
+    claim = None
+    if context.manifest is not None:
+        facts = look_up(context.storage, new.name)
+        if facts.marker is not None and facts.marker.marker.hides:
+            claim = claim_name(context, new.table_id, facts.marker.marker)
+        elif not facts.holds_table:
+            hold_name(context, new.table_id, new.properties)
+    try:
+        version = create_in_mode(context, new, mode)
+    except RelanceError:
+        with suppress(RelanceError):  # the next operation that meets it brings the row in step
+            follow_marker(context, new.table_id, claim=claim)
+        raise
+    follow_marker(context, new.table_id, new.properties or None, claim=claim)
+    return version
 
 
 def _belongs_in_directory(context: Context, place: Place) -> bool:
     """Tell whether the table is, or is to be, in the directory of its name."""
     if not place.in_directory or context.manifest is None:
         return place.in_directory
-    facts = look_up(context.storage, place.table_id.name)
-    if facts.holds_table and not facts.hidden:
-        return True
+    state = state_of_name(context, place.table_id)
+    facts = state.at_home
+    if state.visible or facts is None:
+        return state.visible
     if facts.state is State.DEREGISTERED or facts.deregistered_inside:
         return False  # that directory keeps its data; the name gets a new one
-    dropped = generations_of(context, place.table_id)
-    return not dropped or dropped[-1].entry is None
+    return not state.dropped or state.dropped[-1].entry is None

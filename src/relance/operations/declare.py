@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from lance_namespace import DeclareTableRequest, DeclareTableResponse
 
-from relance.errors import InvalidInputError
+from relance.errors import InvalidInputError, RelanceError
 from relance.identifiers import TableId
 from relance.listing.lookup import look_up
 from relance.locations import directory_of_location, table_directory
@@ -12,7 +14,7 @@ from relance.manifest.entry import check_properties
 from relance.operations.context import Context
 from relance.operations.directory.claims import settle
 from relance.operations.directory.declare import declare as declare_directory
-from relance.operations.in_step import follow_marker
+from relance.operations.in_step import follow_marker, hold_name
 from relance.operations.places import place_of, table_id_of
 from relance.operations.rename import finish_rename
 from relance.operations.requests import refuse_properties, with_options
@@ -55,7 +57,13 @@ def declare(context: Context, table_id: TableId, properties: dict[str, str], loc
         if place.in_directory:
             follow_marker(context, table_id)  # the row of the dropped generation makes way
         return declare_row(context, context.manifest, table_id, properties)
-    declare_directory(context, table_id)
+    hold_name(context, table_id, properties)
+    try:
+        declare_directory(context, table_id)
+    except RelanceError:
+        with suppress(RelanceError):  # the next operation that meets it brings the row in step
+            follow_marker(context, table_id)
+        raise
     follow_marker(context, table_id, properties or None)
     return table_directory(table_id.name)
 

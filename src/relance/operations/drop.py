@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 from lance_namespace import DropTableRequest, DropTableResponse
 
 from relance.config import parse_duration, parse_flag
-from relance.errors import TableAlreadyExistsError, TableNotFoundError, UnsupportedOperationError
+from relance.errors import (
+    RelanceError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsupportedOperationError,
+)
 from relance.identifiers import TableId
 from relance.lifecycle.answers import drop_properties
 from relance.lifecycle.marker import Marker
@@ -16,14 +22,15 @@ from relance.locations import table_directory
 from relance.operations.context import Context
 from relance.operations.deletion import PurgeOptions
 from relance.operations.directory import drop as directory_drop
-from relance.operations.generations import Generation, generations_of
-from relance.operations.in_step import follow_marker
-from relance.operations.places import place_of, table_id_of, visible_table
+from relance.operations.generations import Generation, state_of_name
+from relance.operations.in_step import claim_name, follow_marker
+from relance.operations.places import place_of, table_id_of
 from relance.operations.purge import purge_table
 from relance.operations.rename import finish_rename, undrop_elsewhere
 from relance.operations.rows import drop as rows_drop
+from relance.operations.rows.declare import settle_name
 from relance.operations.rows.lookups import refuse_protected, taken
-from relance.resolution import not_found_row
+from relance.resolution import not_found
 from relance.storage.probe import require_replace
 
 
@@ -98,6 +105,7 @@ def undrop_table(
             _chosen(context, table_id, deletion_id)
         return directory_drop.undrop_table(context, table_id)
     finish_rename(context, table_id)
+    settle_name(context, context.manifest, table_id)
     generation = _chosen(context, table_id, deletion_id)
     if generation.entry is not None:
         assert context.manifest is not None  # the row came from it
@@ -109,22 +117,22 @@ def undrop_table(
     place = place_of(context, table_id)
     if place.entry is not None and not place.in_directory:
         raise taken(table_id, place.entry)
-    shown = directory_drop.undrop_table(context, table_id)
-    follow_marker(context, table_id)
-    return shown
+    claim = claim_name(context, table_id, generation.marker)
+    try:
+        return directory_drop.undrop_table(context, table_id)
+    finally:
+        with suppress(RelanceError):  # the marker has decided; the next operation brings the row in step
+            follow_marker(context, table_id, claim=claim)
 
 
 def _chosen(context: Context, table_id: TableId, deletion_id: str | None) -> Generation:
-    found = generations_of(context, table_id)
-    chosen = [each for each in found if deletion_id is None or each.marker.deletion_id == deletion_id]
+    state = state_of_name(context, table_id)
+    chosen = [each for each in state.dropped if deletion_id in {None, each.marker.deletion_id}]
     if chosen:
         return chosen[-1]
-    if found:
+    if state.dropped:
         raise TableNotFoundError(f"table id '{table_id}' has no dropped generation '{deletion_id}'")
-    try:
-        visible_table(context, table_id)
-    except TableNotFoundError as missing:
-        if context.manifest is None:
-            raise
-        raise not_found_row(context.manifest.latest(), table_id, None) from missing
-    raise TableAlreadyExistsError(f"table id '{table_id}' is not dropped")
+    if state.visible:
+        raise TableAlreadyExistsError(f"table id '{table_id}' is not dropped")
+    marker = state.at_home.marker if state.at_home is not None else None
+    raise not_found(table_id, marker.marker if marker is not None else None)

@@ -1,4 +1,7 @@
-"""The dropped generations of a table: one beside its directory, any number as rows."""
+"""A name with its generations: the visible table, if there is one, and the dropped ones.
+
+One dropped generation may lie in the directory of the name, any number elsewhere by their rows.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from dataclasses import dataclass
 from relance.identifiers import TableId
 from relance.lifecycle.marker import Marker
 from relance.lifecycle.status import SoftDeleted, soft_deleted
+from relance.listing.lookup import TableFacts, look_up
 from relance.manifest.entry import Entry, ObjectType
+from relance.manifest.store import Snapshot
 from relance.operations.context import Context
-from relance.operations.directory.dropped import dropped_marker, dropped_markers
+from relance.operations.directory.dropped import dropped_marker, dropped_markers, is_dropped
+from relance.resolution import locate
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +33,51 @@ class Generation:
         return soft_deleted(tuple(self.table_id.parts), self.marker, cascade_id=cascade)
 
 
-def generations_of(context: Context, table_id: TableId) -> list[Generation]:
-    """Return the dropped generations of one table, oldest first.
+@dataclass(frozen=True, slots=True)
+class NameState:
+    """What one look at a name showed."""
+
+    visible: bool
+    dropped: list[Generation]
+    """Oldest first."""
+    at_home: TableFacts | None
+    """What is in the directory of the name, where that counts."""
+
+
+def state_of_name(context: Context, table_id: TableId) -> NameState:
+    """Return the visible table and the dropped ones, all seen in one version of the manifest.
 
     Raises:
-        InvalidTableStateError: one cannot be understood.
+        InvalidTableStateError: a marker cannot be understood.
     """
-    found = list(_rows(context, str(table_id)))
-    if not table_id.namespace:
-        stored = dropped_marker(context, table_id.name)
-        if stored is not None:
-            found.append(Generation(table_id, stored.marker))
-    return _in_order(found)
+    snapshot = None if context.manifest is None else context.manifest.latest()
+    place = locate(snapshot, table_id, dir_listing=context.settings.dir_listing)
+    dropped = [] if snapshot is None else list(_rows(snapshot, str(table_id)))
+    if place.entry is not None and (held := _held(table_id, place.entry)) is not None:
+        dropped.append(held)
+    facts = None if table_id.namespace else look_up(context.storage, table_id.name)
+    if facts is not None and facts.marker is not None and is_dropped(facts.marker):
+        dropped.append(Generation(table_id, facts.marker.marker))
+    if place.in_directory:
+        moved = place.entry is not None and place.entry.moved_to is not None
+        visible = facts is not None and facts.holds_table and not facts.hidden and not moved
+    else:
+        entry = place.entry
+        visible = entry is not None and entry.object_type == ObjectType.TABLE and entry.is_visible
+    return NameState(visible, _in_order(dropped), facts)
+
+
+def _held(table_id: TableId, entry: Entry) -> Generation | None:
+    """Return the generation that a create is writing over: dropped still, but at its name."""
+    marker = entry.marker if entry.object_type == ObjectType.TABLE else None
+    if marker is None or entry.has_own_directory:
+        return None
+    return Generation(table_id, marker, entry)
 
 
 def all_generations(context: Context) -> list[Generation]:
     """Return the dropped generations of all tables, oldest first; damaged markers are left to scrub()."""
-    found = list(_rows(context, None))
+    found = [] if context.manifest is None else list(_rows(context.manifest.latest(), None))
     if context.settings.dir_listing:
         markers = {name: stored.marker for name, stored in dropped_markers(context).items()}
     else:
@@ -52,10 +86,8 @@ def all_generations(context: Context) -> list[Generation]:
     return _in_order(found)
 
 
-def _rows(context: Context, object_id: str | None) -> Iterator[Generation]:
-    if context.manifest is None:
-        return
-    for entry in context.manifest.latest().dropped(object_id):
+def _rows(snapshot: Snapshot, object_id: str | None) -> Iterator[Generation]:
+    for entry in snapshot.dropped(object_id):
         marker = entry.marker
         if entry.object_type != ObjectType.TABLE or entry.has_own_directory or marker is None:
             continue  # one in the directory of its name: the marker beside that tells

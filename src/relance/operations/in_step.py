@@ -1,47 +1,124 @@
 """Keeps the row of a root table in step with the marker beside its directory, which decides.
 
-Whoever moves the marker calls this afterwards; whoever finds the two out of step after a crash, too.
+Whoever moves the marker calls `follow_marker` afterwards; whoever finds the two out of step after a
+crash, too. The name itself is the manifest's: whoever makes a hidden table visible claims it first.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from relance.identifiers import TableId
+from relance.lifecycle.marker import Marker
+from relance.lifecycle.marker_store import new_nonce
+from relance.lifecycle.retention import holder_is_gone
 from relance.lifecycle.states import State
 from relance.listing.lookup import TableFacts, look_up
 from relance.locations import table_directory
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
-from relance.operations.rows.lookups import move, move_versions
+from relance.operations.rows.lookups import move, move_versions, taken
 
 _ROUNDS = 5
 
 _CLAIMED = frozenset({State.PURGING, State.REVIVING, State.SWEEPING})
 
 
-def follow_marker(context: Context, table_id: TableId, properties: dict[str, str] | None = None) -> None:
+def follow_marker(
+    context: Context,
+    table_id: TableId,
+    properties: dict[str, str] | None = None,
+    *,
+    claim: str | None = None,
+) -> None:
     """Make the rows of a root table say what its marker and directory say.
 
-    `properties` are given to the row of a table that is visible.
+    `properties` are given to the row of a table that is visible. A row that another client claimed is
+    left to that client; `claim` is the token of one's own claim, which is given up.
     """
     manifest = context.manifest
     if manifest is None:
         return
     for _ in range(_ROUNDS):
-        seen = _follow_once(context, manifest, table_id.name, properties)
+        seen = _follow_once(context, manifest, table_id.name, properties, claim)
         # The marker may have moved after it was read, by a client that found the rows as they should be.
         if _same(seen, look_up(context.storage, table_id.name)):
             return
 
 
 def _follow_once(
-    context: Context, manifest: Manifest, name: str, properties: dict[str, str] | None
+    context: Context, manifest: Manifest, name: str, properties: dict[str, str] | None, claim: str | None
 ) -> TableFacts:
     def plan(snapshot: Snapshot) -> tuple[Change, TableFacts]:
         facts = look_up(context.storage, name)
+        if is_held(context, snapshot, name, claim):
+            return Change(), facts
         return wanted_change(snapshot, facts, properties), facts
 
     return transact(manifest, plan)
+
+
+def is_held(context: Context, snapshot: Snapshot, name: str, claim: str | None = None) -> bool:
+    """Tell whether another client claimed the row of a root table, and may still go on."""
+    row = snapshot.get([name]).get(name)
+    marker = row.marker if row is not None and row.has_own_directory else None
+    if marker is None or (claim is not None and marker.token == claim):
+        return False
+    return not holder_is_gone(marker, now=context.clock.now(), timing=context.timing)
+
+
+def claim_name(context: Context, table_id: TableId, marker: Marker) -> str | None:
+    """Keep the name of a hidden root table for it while its marker is moved, and return the claim's token.
+
+    Without the claim, a table in a fresh directory could take the name meanwhile, and this one would
+    be visible beside it under the same name.
+
+    Raises:
+        TableAlreadyExistsError: another table has the name.
+        ConcurrentModificationError: another client claimed it.
+    """
+    manifest = context.manifest
+    if manifest is None:
+        return None
+    token, name = new_nonce(), table_id.name
+    until = context.clock.now() + context.timing.lease
+
+    def plan(snapshot: Snapshot) -> tuple[Change, str]:
+        live = snapshot.get([name]).get(name)
+        if live is not None and (not live.has_own_directory or is_held(context, snapshot, name)):
+            raise taken(table_id, live)
+        gone = [each for each in snapshot.dropped(name) if each.has_own_directory]
+        source = live if live is not None else (gone[-1] if gone else None)
+        base = source if source is not None else _new(name)
+        claimed = replace(marker, state=State.REVIVING, nonce=token, token=token, lease_until=until)
+        row = base.restored(name).with_marker(replace(claimed, before=State.DELETED))
+        return (Change(added=(row,)) if source is None else move(snapshot, source, row)), token
+
+    return transact(manifest, plan)
+
+
+def hold_name(context: Context, table_id: TableId, properties: dict[str, str]) -> None:
+    """Give a root table that is about to be created its row, so that nobody else takes the name.
+
+    Raises:
+        TableAlreadyExistsError: another table has the name.
+        ConcurrentModificationError: another client claimed it.
+    """
+    manifest = context.manifest
+    if manifest is None:
+        return
+
+    def plan(snapshot: Snapshot) -> tuple[Change, None]:
+        live = snapshot.get([table_id.name]).get(table_id.name)
+        if live is None:
+            return Change(added=(_new(table_id.name).with_properties(properties),)), None
+        if not live.has_own_directory or is_held(context, snapshot, table_id.name):
+            raise taken(table_id, live)
+        shown = live.restored(table_id.name).with_properties({**live.properties, **properties})
+        return (Change() if shown == live else move(snapshot, live, shown)), None
+
+    transact(manifest, plan)
 
 
 def _same(one: TableFacts, other: TableFacts) -> bool:
@@ -58,6 +135,8 @@ def wanted_change(snapshot: Snapshot, facts: TableFacts, properties: dict[str, s
     gone = [each for each in snapshot.dropped(facts.name) if each.has_own_directory]
     if live is not None and live.moved_to is not None:
         return Change()  # a rename is under way, and finishes this itself
+    if facts.state is State.PURGING and live is not None and live.marker is not None:
+        return _show_dropped(snapshot, facts, live, gone)  # the claim is given up, and a purge was first
     if facts.state in _CLAIMED:
         return Change()
     if facts.state is State.DELETED and facts.marker is not None:

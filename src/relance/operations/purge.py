@@ -12,11 +12,11 @@ from relance.manifest.entry import ObjectType
 from relance.operations.context import Context
 from relance.operations.deletion import PurgeOptions, PurgeResult
 from relance.operations.directory.purge import purge_name, purgeable_marker
-from relance.operations.generations import Generation, all_generations, generations_of
+from relance.operations.generations import Generation, all_generations, state_of_name
 from relance.operations.in_step import follow_marker
-from relance.operations.places import visible_table
+from relance.operations.rows.declare import settle_name
 from relance.operations.rows.purge import purge_row, require_purgeable
-from relance.resolution import not_found_row
+from relance.resolution import not_found
 
 
 def purge_table(
@@ -39,22 +39,20 @@ def _named(context: Context, table_id: TableId, deletion_id: str | None) -> list
         InvalidTableStateError: the table is live, and nothing of its name is dropped.
         TableNotFoundError: there is nothing to purge.
     """
-    found = generations_of(context, table_id)
-    chosen = [each for each in found if deletion_id is None or each.marker.deletion_id == deletion_id]
+    if context.manifest is not None:
+        settle_name(context, context.manifest, table_id)
+    state = state_of_name(context, table_id)
+    chosen = [each for each in state.dropped if deletion_id in {None, each.marker.deletion_id}]
     if chosen:
         return chosen
-    if found:
+    if state.dropped:
         raise TableNotFoundError(f"table id '{table_id}' has no dropped generation '{deletion_id}'")
-    if not table_id.namespace and (context.manifest is None or context.settings.dir_listing):
-        # The marker may still say more: deregistered, or files below a tombstone.
-        stored = purgeable_marker(context, table_id, force=True)
-        return [Generation(table_id, stored.marker)]
-    try:
-        visible_table(context, table_id)
-    except TableNotFoundError:
-        snapshot = context.manifest.latest() if context.manifest is not None else None
-        raise not_found_row(snapshot, table_id, None) from None
-    raise InvalidTableStateError(f"table id '{table_id}' is live and cannot be purged: drop it first")
+    if state.visible:
+        raise InvalidTableStateError(f"table id '{table_id}' is live and cannot be purged: drop it first")
+    stored = state.at_home.marker if state.at_home is not None else None
+    if stored is not None and stored.marker.hides:
+        return [Generation(table_id, stored.marker)]  # deregistered, or files below a tombstone
+    raise not_found(table_id, None)
 
 
 def _purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:

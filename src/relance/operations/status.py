@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from relance.errors import TableNotFoundError
 from relance.identifiers import TableId
 from relance.lifecycle.retention import is_purgeable
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted, TableStatus
 from relance.operations.context import Context
-from relance.operations.generations import all_generations, generations_of
-from relance.operations.places import visible_table
+from relance.operations.generations import all_generations, state_of_name
 
 
 def table_status(context: Context, table_id: TableId) -> TableStatus:
@@ -20,13 +18,10 @@ def table_status(context: Context, table_id: TableId) -> TableStatus:
     Raises:
         InvalidTableStateError: its marker cannot be understood.
     """
-    parts = tuple(table_id.parts)
-    try:
-        visible_table(context, table_id)
-    except TableNotFoundError:
-        dropped = generations_of(context, table_id)
-        return (dropped[-1].status if dropped else None) or NotFound(parts)
-    return Exists(parts)
+    state, parts = state_of_name(context, table_id), tuple(table_id.parts)
+    if state.visible:
+        return Exists(parts)
+    return (state.dropped[-1].status if state.dropped else None) or NotFound(parts)
 
 
 def list_dropped_tables(context: Context, namespace: Sequence[str] | None = None) -> list[SoftDeleted]:

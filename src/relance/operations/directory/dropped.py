@@ -28,7 +28,7 @@ def dropped_markers(context: Context) -> dict[str, StoredMarker]:
 
     Damaged markers are left out; scrub() reports them.
     """
-    return {each.name: each.stored for each in _hidden(context) if each.stored and _is_dropped(each.stored)}
+    return {each.name: each.stored for each in _hidden(context) if each.stored and is_dropped(each.stored)}
 
 
 def dropped_marker(context: Context, name: str) -> StoredMarker | None:
@@ -38,10 +38,11 @@ def dropped_marker(context: Context, name: str) -> StoredMarker | None:
         InvalidTableStateError: it cannot be understood.
     """
     stored = read_marker(context.storage, name)
-    return stored if stored is not None and _is_dropped(stored) else None
+    return stored if stored is not None and is_dropped(stored) else None
 
 
-def _is_dropped(stored: StoredMarker) -> bool:
+def is_dropped(stored: StoredMarker) -> bool:
+    """Tell whether a marker is one of a drop that is not over."""
     return stored.marker.state in _DROPPED
 
 

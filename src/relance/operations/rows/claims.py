@@ -101,6 +101,8 @@ def settle_revival(context: Context, manifest: Manifest, entry: Entry) -> None:
         return
     if not holder_is_gone(marker, now=context.clock.now(), timing=context.timing):
         raise busy(entry.original_id, marker)
+    if entry.has_own_directory:
+        return  # the marker beside the directory tells what became of it
     assert entry.location is not None  # a table that was dropped had one
     done = context.tables.committed_version(entry.location, marker.token, after=marker.version)
     if done is not None:

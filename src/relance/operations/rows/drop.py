@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 
 from relance.config import parse_duration
-from relance.errors import InvalidTableStateError, TableNotFoundError
+from relance.errors import InvalidTableStateError
 from relance.identifiers import DELIMITER, TableId
 from relance.lifecycle import moves
 from relance.lifecycle.answers import drop_properties
 from relance.lifecycle.marker import Marker
 from relance.lifecycle.marker_store import new_nonce
-from relance.lifecycle.states import Action, is_allowed
-from relance.manifest.entry import Entry, ObjectType
+from relance.lifecycle.states import Action, State, is_allowed
+from relance.manifest.entry import Entry
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
+from relance.operations.directory.claims import busy
 from relance.operations.rows.claims import same_drop
 from relance.operations.rows.lookups import live_table, move, refuse_protected, require_free
 from relance.resolution import not_found
@@ -71,29 +72,25 @@ def undrop(context: Context, manifest: Manifest, dropped: Entry, target: TableId
         NamespaceNotFoundError: its namespace does not exist any more.
         ConcurrentModificationError: another client holds or moved it.
     """
-    where = f"{dropped.location}/"
-    if not dropped.location or not context.storage.which_exist([where]):
+    _require_dropped(dropped)
+    if not dropped.location or not context.storage.which_exist([f"{dropped.location}/"]):
+        same_drop(manifest.latest(), dropped)  # gone by a purge that has begun since?
         raise InvalidTableStateError(
             f"the files of table id '{dropped.original_id}' are gone from '{dropped.location}': "
             "nothing can be undropped"
         )
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
-        found, marker = same_drop(snapshot, dropped)
-        if not is_allowed(marker.state, Action.UNDROP):
-            raise not_found(TableId(found.original_parts[:-1], found.original_parts[-1]), marker)
+        found, _ = same_drop(snapshot, dropped)
         require_free(context, snapshot, target)
         return move(snapshot, found, found.restored(str(target))), None
 
     transact(manifest, plan)
 
 
-def require_table(entry: Entry) -> Entry:
-    """Check that a dropped row is one of a table.
-
-    Raises:
-        TableNotFoundError: it is one of a namespace.
-    """
-    if entry.object_type != ObjectType.TABLE:
-        raise TableNotFoundError(f"'{entry.original_id}' is a namespace: use undrop_namespace")
-    return entry
+def _require_dropped(entry: Entry) -> None:
+    """Check that nobody holds a dropped generation: it is gone if a purge does, busy if a create does."""
+    if entry.marker is not None and entry.marker.state is State.REVIVING:
+        raise busy(entry.original_id, entry.marker)
+    if entry.marker is None or not is_allowed(entry.marker.state, Action.UNDROP):
+        raise not_found(TableId(entry.original_parts[:-1], entry.original_parts[-1]), entry.marker)

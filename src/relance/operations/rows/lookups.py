@@ -6,8 +6,10 @@ import secrets
 from collections.abc import Sequence
 
 from relance.errors import (
+    ConcurrentModificationError,
     InvalidTableStateError,
     NamespaceNotFoundError,
+    RelanceError,
     TableAlreadyExistsError,
     UnsupportedOperationError,
 )
@@ -17,7 +19,9 @@ from relance.manifest.entry import DROPPED_PREFIX, Entry, ObjectType
 from relance.manifest.schema import manages_versions
 from relance.manifest.store import Change, Manifest, Snapshot
 from relance.operations.context import Context
+from relance.operations.directory.claims import busy
 from relance.resolution import not_found_row
+from relance.version_store.rows import is_version_of
 
 _MAX_DIRECTORY_BYTES = 240
 
@@ -79,8 +83,12 @@ def require_free(context: Context, snapshot: Snapshot, table_id: TableId) -> Non
             raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{table_id.name}.lance'")
 
 
-def taken(table_id: TableId, entry: Entry) -> TableAlreadyExistsError:
-    """Return the error for a name that another object has."""
+def taken(table_id: TableId, entry: Entry) -> RelanceError:
+    """Return the error for a name that another object has, or is about to."""
+    if entry.marker is not None:
+        return busy(str(table_id), entry.marker)
+    if entry.moved_to is not None:
+        return ConcurrentModificationError(f"table id '{table_id}' is being renamed: try again")
     if entry.object_type != ObjectType.TABLE:
         return TableAlreadyExistsError(f"table id '{table_id}': a {entry.object_type} has this name")
     return TableAlreadyExistsError(f"table id '{table_id}' exists at '{entry.location}'")
@@ -109,7 +117,7 @@ def move_versions(snapshot: Snapshot, old_id: str, new_id: str | None) -> Change
     """Return what takes a table's version rows to its new id, or removes them with it."""
     if not manages_versions(snapshot.metadata):
         return Change()
-    rows = [each for each in snapshot.below(old_id + DELIMITER) if each.object_type == ObjectType.VERSION]
+    rows = [each for each in snapshot.below(old_id + DELIMITER) if is_version_of(old_id, each)]
     moved = (
         () if new_id is None else tuple(each.renamed(new_id + each.object_id[len(old_id) :]) for each in rows)
     )

@@ -55,6 +55,8 @@ def require_purgeable(context: Context, dropped: Entry, *, force: bool) -> Marke
     if marker is None:
         raise InvalidTableStateError(f"'{dropped.object_id}' has no marker: scrub() tells more")
     now, table_id = context.clock.now(), TableId(dropped.original_parts[:-1], dropped.original_parts[-1])
+    if marker.state is State.REVIVING:
+        raise busy(str(table_id), marker)
     if marker.state is State.PURGING:
         if not holder_is_gone(marker, now=now, timing=context.timing):
             raise busy(str(table_id), marker)
