@@ -32,6 +32,7 @@ SETTINGS: dict[str, str] = {
     "dir_listing_enabled": "Find root tables by listing the root directory too (V1; default true).",
     "manifest_upkeep": "Merge, index and clean the `__manifest` table in the background (default true).",
     "table_version_tracking_enabled": "Tell clients to commit versions through the catalog (default false).",
+    "table_version_management": "Keep table versions as rows of the manifest (default: as the root has it).",
     "vend_input_storage_options": "Give the storage options to clients that open a table (default true).",
     "drop_ttl": "How long a dropped table can be undropped before a purge may take it (default 7d).",
     "clock_skew": "By how much the clocks of two clients may differ (default 5m).",
@@ -95,6 +96,8 @@ class Settings:
     claim_lease: timedelta
     request_age_bound: timedelta
     marker_quarantine: timedelta
+    table_version_management: bool = False
+    """Asks for it; whether a root has it, its manifest tells."""
 
 
 def parse_properties(properties: Mapping[str, str]) -> Settings:
@@ -113,6 +116,11 @@ def parse_properties(properties: Mapping[str, str]) -> Settings:
         raise InvalidInputError(
             "manifest_enabled=false and dir_listing_enabled=false leave nothing to find tables by: set one"
         )
+    managed = _flag(properties, "table_version_management", default=False)
+    if managed and not manifest:
+        raise InvalidInputError(
+            "table_version_management=true needs manifest_enabled=true: versions are rows of the manifest"
+        )
     options = {k[len(STORAGE_PREFIX) :]: v for k, v in properties.items() if k.startswith(STORAGE_PREFIX)}
     return Settings(
         root=properties["root"],
@@ -127,6 +135,7 @@ def parse_properties(properties: Mapping[str, str]) -> Settings:
         claim_lease=_span(properties, "claim_lease", default=timedelta(minutes=10)),
         request_age_bound=_span(properties, "request_age_bound", default=timedelta(minutes=15)),
         marker_quarantine=_span(properties, "marker_quarantine", default=timedelta(days=7)),
+        table_version_management=managed,
     )
 
 

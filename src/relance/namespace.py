@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from lance_namespace import (
+    BatchCommitTablesRequest,
+    BatchCommitTablesResponse,
     BatchCreateTableVersionsRequest,
     BatchCreateTableVersionsResponse,
     BatchDeleteTableVersionsRequest,
@@ -54,6 +56,7 @@ from relance.config import parse_properties
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted, TableStatus
 from relance.manifest.upkeep import UpkeepReport
 from relance.operations import (
+    batch_commit,
     create,
     declare,
     drop,
@@ -183,6 +186,9 @@ class DirectoryNamespace(LanceNamespace):
     ) -> BatchDeleteTableVersionsResponse:
         checked = as_request(BatchDeleteTableVersionsRequest, request)
         return versions.batch_delete_table_versions(self._context, checked)
+
+    def batch_commit_tables(self, request: BatchCommitTablesRequest | Fields) -> BatchCommitTablesResponse:
+        return batch_commit.batch_commit_tables(self._context, as_request(BatchCommitTablesRequest, request))
 
     def table_status(self, id: Id) -> TableStatus:
         """Return whether the table exists, is dropped and until when, or is not there."""

@@ -95,6 +95,8 @@ def find_table(storage: ObjectStorage, snapshot: Snapshot | None, place: Place) 
     """
     table_id, entry = place.table_id, place.entry
     if entry is not None and entry.moved_to is not None:
+        if not entry.moved_to:
+            raise _deregistered(table_id)
         new = entry.moved_to.replace(DELIMITER, ".")
         raise TableNotFoundError(f"table id '{table_id}' was renamed to '{new}'")
     if place.in_directory:
@@ -112,14 +114,18 @@ def _found_in_directory(storage: ObjectStorage, place: Place) -> Found:
     if facts.marker is not None and facts.marker.marker.hides:
         raise not_found(table_id, facts.marker.marker)
     if facts.deregistered_inside:
-        raise TableNotFoundError(
-            f"table id '{table_id}' is deregistered: "
-            f"register_table with location '{table_id}.lance' brings it back"
-        )
+        raise _deregistered(table_id)
     if not facts.holds_table:
         raise not_found(table_id, None)
     properties = place.entry.properties if place.entry is not None else {}
     return Found(table_id, table_directory(table_id.name), properties, facts)
+
+
+def _deregistered(table_id: TableId) -> TableNotFoundError:
+    return TableNotFoundError(
+        f"table id '{table_id}' is deregistered: "
+        f"register_table with location '{table_id}.lance' brings it back"
+    )
 
 
 def not_found(table_id: TableId, marker: Marker | None) -> TableNotFoundError:

@@ -28,6 +28,10 @@ _ORIGINAL = f"{_OURS}id"
 _CASCADE = f"{_OURS}cascade"
 _PROTECTED = f"{_OURS}protected"
 _MOVED_TO = f"{_OURS}moved_to"
+_BY_ROW = f"{_OURS}by_row"
+
+DECIDED_BY_ROW = _BY_ROW
+"""Metadata key: the row decides about its table although that is in the directory of its name."""
 
 HIDING = (_MARKER, _MOVED_TO)
 """A row whose metadata has one of these keys is not shown under its id."""
@@ -94,7 +98,7 @@ class Entry:
 
     @property
     def moved_to(self) -> str | None:
-        """The new id of a table that was renamed and whose marker does not say so yet."""
+        """The new id of a renamed table, "" of a deregistered one, whose marker does not say so yet."""
         return self.metadata.get(_MOVED_TO)
 
     @property
@@ -104,7 +108,11 @@ class Entry:
     @property
     def has_own_directory(self) -> bool:
         """Whether this is a root table in the directory of its name, which a marker file decides about."""
-        return self.original_id + TABLE_SUFFIX == self.location
+        return self._is_at_home and _BY_ROW not in self.metadata
+
+    @property
+    def _is_at_home(self) -> bool:
+        return DELIMITER not in self.original_id and self.original_id + TABLE_SUFFIX == self.location
 
     def with_properties(self, properties: Mapping[str, str]) -> Entry:
         """Return the row with other properties; our own keys stay."""
@@ -116,6 +124,10 @@ class Entry:
 
     def moved(self, to: str) -> Entry:
         return self._with(_MOVED_TO, to)
+
+    def by_row(self) -> Entry:
+        """Return the row as one that decides by itself, wherever its table is."""
+        return self._with(_BY_ROW, "true" if self._is_at_home else None)
 
     def renamed(self, object_id: str) -> Entry:
         return replace(self, object_id=object_id)

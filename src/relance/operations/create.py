@@ -15,6 +15,7 @@ from relance.operations.context import Context
 from relance.operations.directory.create import create_in_mode
 from relance.operations.generations import state_of_name
 from relance.operations.in_step import claim_name, follow_marker, hold_name
+from relance.operations.managed_versions import settle
 from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.places import place_of, table_id_of
 from relance.operations.rename import finish_rename
@@ -41,7 +42,10 @@ def create_table(context: Context, request: CreateTableRequest, data: bytes) -> 
         refuse_properties(request.properties, what="create_table")
     properties = check_properties(request.properties)
     options = context.lance_options(request.storage_options)
-    created = create(context, NewTable(table_id, read_stream(data), options, properties), mode)
+    new = NewTable(table_id, read_stream(data), options, properties)
+    if mode is not CreateMode.CREATE or context.settings.table_version_management:
+        settle(context, table_id)
+    created = create(context, new, mode)
     response = CreateTableResponse(
         location=context.location_of(created.directory),
         version=created.version,

@@ -19,6 +19,7 @@ from relance.manifest.entry import check_properties
 from relance.operations.context import Context
 from relance.operations.directory import registration as in_directory
 from relance.operations.in_step import follow_marker
+from relance.operations.managed_versions import settle
 from relance.operations.places import place_of, table_id_of, visible_table
 from relance.operations.rename import finish_rename
 from relance.operations.requests import parse_mode, refuse_properties
@@ -54,6 +55,7 @@ def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]
     found = visible_table(context, table_id)
     if found.facts is None:
         manifest = require_manifest(context, to_do="deregistering it")
+        settle(context, table_id)  # a version that waits for its file would go with its row
         entry = rows.deregister(manifest, table_id)
         return entry.location or "", entry.properties
     place = place_of(context, table_id)

@@ -1,16 +1,16 @@
-"""The versions of a table: list, describe, create from a staged manifest, delete."""
+"""The versions of a table: list, describe, create from a staged manifest, delete.
+
+Here the manifest files alone count. When the catalog's manifest keeps versions as rows, which branches
+never have, managed_versions takes over.
+"""
 
 from __future__ import annotations
-
-from contextlib import suppress
-from dataclasses import dataclass
 
 from lance_namespace import (
     BatchCreateTableVersionsRequest,
     BatchCreateTableVersionsResponse,
     BatchDeleteTableVersionsRequest,
     BatchDeleteTableVersionsResponse,
-    CreateTableVersionEntry,
     CreateTableVersionRequest,
     CreateTableVersionResponse,
     DescribeTableVersionRequest,
@@ -20,34 +20,21 @@ from lance_namespace import (
     TableVersion,
 )
 
-from relance.errors import (
-    ConcurrentModificationError,
-    InvalidInputError,
-    InvalidTableStateError,
-    KeyExistsError,
-    KeyNotFoundError,
-    OutcomeUnknownError,
-    TableVersionAlreadyExistsError,
-    TableVersionNotFoundError,
-)
-from relance.listing.manifest_files import (
-    ManifestFile,
-    list_manifests,
-    manifest_key,
-    parse_scheme,
-    version_of,
-)
-from relance.locations import VERSIONS_DIRECTORY
-from relance.manifest.schema import manages_versions
+from relance.errors import InvalidTableStateError, TableVersionNotFoundError, UnsupportedOperationError
+from relance.listing.manifest_files import ManifestFile, list_manifests
+from relance.operations import managed_versions
 from relance.operations.context import Context
+from relance.operations.managed_versions import DeleteVersions, commit_steps, version_keeper
 from relance.operations.places import table_id_of, visible_table
+from relance.operations.version_requests import check_staged, is_main, parse_ranges, select_page, tell
+from relance.version_store.agreement import put_final
+from relance.version_store.draft import check_next, version_taken
+from relance.version_store.rows import StagedVersion
 
 
 def is_managed(context: Context) -> bool:
     """Tell whether clients are to commit versions through the catalog."""
-    if context.settings.table_version_tracking:
-        return True
-    return context.manifest is not None and manages_versions(context.manifest.latest().metadata)
+    return context.settings.table_version_tracking or version_keeper(context) is not None
 
 
 def list_table_versions(context: Context, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
@@ -57,17 +44,13 @@ def list_table_versions(context: Context, request: ListTableVersionsRequest) -> 
         TableNotFoundError, TableBranchNotFoundError: there is no such table or branch.
         InvalidInputError: the page token is none of ours.
     """
-    found = visible_table(context, table_id_of(context, request.id))
-    manifests = list_manifests(context.storage, found.directory, request.branch)
-    if request.descending:
-        manifests = manifests[::-1]
-    if request.page_token:
-        after = _parse_token(request.page_token)
-        manifests = [m for m in manifests if (m.version < after if request.descending else m.version > after)]
-    unlimited = request.limit is None or request.limit < 0
-    page = manifests if unlimited else manifests[: request.limit]
-    token = str(page[-1].version) if page and len(page) < len(manifests) else None
-    return ListTableVersionsResponse(versions=[_describe(context, each) for each in page], page_token=token)
+    table_id = table_id_of(context, request.id)
+    if is_main(request.branch) and (keeper := version_keeper(context)) is not None:
+        return managed_versions.list_versions(context, keeper, table_id, request)
+    found = visible_table(context, table_id)
+    files = list_manifests(context.storage, found.directory, request.branch)
+    page, token = select_page(files, request)
+    return ListTableVersionsResponse(versions=[tell(context, each) for each in page], page_token=token)
 
 
 def describe_table_version(
@@ -78,8 +61,11 @@ def describe_table_version(
     Raises:
         TableNotFoundError, TableBranchNotFoundError, TableVersionNotFoundError
     """
-    found = visible_table(context, table_id_of(context, request.id))
-    table_id = found.table_id
+    table_id = table_id_of(context, request.id)
+    if is_main(request.branch) and (keeper := version_keeper(context)) is not None:
+        version = managed_versions.describe_version(context, keeper, table_id, request)
+        return DescribeTableVersionResponse(version=version)
+    found = visible_table(context, table_id)
     manifests = list_manifests(context.storage, found.directory, request.branch)
     if request.version is None:
         chosen = manifests[-1] if manifests else None
@@ -89,21 +75,7 @@ def describe_table_version(
         what = f"version {request.version} of table id '{table_id}'"
     if chosen is None:
         raise TableVersionNotFoundError(what)
-    return DescribeTableVersionResponse(version=_describe(context, chosen))
-
-
-@dataclass(frozen=True, slots=True)
-class _NewVersion:
-    """A checked request for a version: where its manifest is staged and where it goes."""
-
-    table: str
-    """The id."""
-    directory: str
-    version: int
-    branch: str | None
-    staging: str
-    body: bytes
-    target: str
+    return DescribeTableVersionResponse(version=tell(context, chosen))
 
 
 def create_table_version(context: Context, request: CreateTableVersionRequest) -> CreateTableVersionResponse:
@@ -115,18 +87,33 @@ def create_table_version(context: Context, request: CreateTableVersionRequest) -
         ConcurrentModificationError: the version is not the one after the latest.
         InvalidInputError: the staged manifest is missing or outside the table.
     """
-    return CreateTableVersionResponse(version=_put_version(context, _check(context, request)))
+    new = check_staged(context, request)
+    if is_main(new.branch) and (keeper := version_keeper(context)) is not None:
+        (result,) = commit_steps(context, keeper, [new])
+        return CreateTableVersionResponse(version=result.version)
+    return CreateTableVersionResponse(version=_put_version(context, new))
 
 
 def batch_create_table_versions(
     context: Context, request: BatchCreateTableVersionsRequest
 ) -> BatchCreateTableVersionsResponse:
-    """Create several versions, one after another; all are checked before the first is made.
+    """Create several versions: all or none if the manifest keeps them, else one after another.
 
     Raises:
-        As create_table_version; versions made before a failure stay.
+        As create_table_version; without rows, versions made before a failure stay.
+        UnsupportedOperationError: one of several is of a branch, which has no rows.
     """
-    checked = [_check(context, entry) for entry in request.entries]
+    checked = [check_staged(context, entry) for entry in request.entries]
+    keeper = version_keeper(context)
+    if keeper is not None and all(is_main(each.branch) for each in checked):
+        results = commit_steps(context, keeper, checked) if checked else []
+        made = [each.version for each in results if each.version is not None]
+        return BatchCreateTableVersionsResponse(versions=made)
+    if keeper is not None and len(checked) > 1:
+        raise UnsupportedOperationError(
+            "the versions of branches have no rows, so that several cannot be created all or none: "
+            "create those of branches one by one"
+        )
     _check_sequence(context, checked)
     return BatchCreateTableVersionsResponse(versions=[_put_version(context, each) for each in checked])
 
@@ -138,12 +125,15 @@ def batch_delete_table_versions(
 
     Raises:
         TableNotFoundError, TableBranchNotFoundError: there is no such table or branch.
-        InvalidTableStateError: no version would be left.
+        InvalidTableStateError: no version would be left, or, if the manifest keeps them, not the latest.
         InvalidInputError: a range is upside down.
     """
-    found = visible_table(context, table_id_of(context, request.id))
-    table_id = found.table_id
-    ranges = [_parse_range(each.start_version, each.end_version) for each in request.ranges]
+    table_id = table_id_of(context, request.id)
+    ranges = parse_ranges(request.ranges)
+    if is_main(request.branch) and (keeper := version_keeper(context)) is not None:
+        (result,) = commit_steps(context, keeper, [DeleteVersions(table_id, ranges)])
+        return BatchDeleteTableVersionsResponse(deleted_count=result.deleted)
+    found = visible_table(context, table_id)
     manifests = list_manifests(context.storage, found.directory, request.branch)
     doomed = [each for each in manifests if any(each.version in versions for versions in ranges)]
     if doomed and len(doomed) == len(manifests):
@@ -154,11 +144,11 @@ def batch_delete_table_versions(
     return BatchDeleteTableVersionsResponse(deleted_count=len(doomed))
 
 
-def _check_sequence(context: Context, batch: list[_NewVersion]) -> None:
+def _check_sequence(context: Context, batch: list[StagedVersion]) -> None:
     """Check that every entry can follow what is there and the entries before it."""
     latest: dict[tuple[str, str | None], list[int]] = {}
     for new in batch:
-        place = (new.table, new.branch)
+        place = (new.directory, new.branch)
         if place not in latest:
             manifests = list_manifests(context.storage, new.directory, new.branch, missing_ok=True)
             latest[place] = [each.version for each in manifests]
@@ -170,117 +160,21 @@ def _check_sequence(context: Context, batch: list[_NewVersion]) -> None:
                 if m.version == new.version
             )
             if context.storage.read(same.info.key).body != new.body:
-                raise TableVersionAlreadyExistsError(
-                    f"version {new.version} of table id '{new.table}' already exists with different content"
-                )
+                raise version_taken(new)
         else:
-            _check_next(new, known[-1] if known else 0)
+            check_next(new, known[-1] if known else 0)
             known.append(new.version)
 
 
-def _check_next(new: _NewVersion, latest: int) -> None:
-    begins_branch = latest == 0 and new.branch not in {None, "main"}
-    if new.version != latest + 1 and not begins_branch:
-        raise ConcurrentModificationError(
-            f"version {new.version} of table id '{new.table}' cannot follow version {latest}: "
-            f"expected {latest + 1}"
-        )
-
-
-def _parse_range(start: int, end: int) -> range:
-    if start < 0 or end < -1 or (end != -1 and end < start):
-        raise InvalidInputError(f"version range {start}..{end} is upside down: end is exclusive, -1 is open")
-    return range(start, 2**64 if end == -1 else end)
-
-
-def _check(context: Context, entry: CreateTableVersionRequest | CreateTableVersionEntry) -> _NewVersion:
-    found = visible_table(context, table_id_of(context, entry.id))
-    scheme = parse_scheme(entry.naming_scheme)
-    if entry.version < 1:
-        raise InvalidInputError(f"version must be 1 or more, got {entry.version}")
-    staging = _staging_key(context, found.directory, entry.manifest_path)
-    target = manifest_key(found.directory, entry.branch, entry.version, scheme)
-    try:
-        body = context.storage.read(staging).body
-    except KeyNotFoundError as cause:
-        raise InvalidInputError(f"staging manifest not found at {entry.manifest_path!r}") from cause
-    return _NewVersion(
-        str(found.table_id), found.directory, entry.version, entry.branch, staging, body, target
-    )
-
-
-def _staging_key(context: Context, directory: str, path: str) -> str:
-    """Return the key of a staged manifest, which may be given as a URI or relative to the store."""
-    base = _store_path(context, directory) + "/"
-    in_store = _in_store(context, path)
-    relative = in_store.removeprefix(base)
-    if relative == in_store or any(part in {"", ".", ".."} for part in relative.split("/")):
-        raise InvalidInputError(f"staging manifest {path!r} is not inside the table at {base!r}")
-    folder, _, file = relative.rpartition("/")
-    if not folder.endswith(VERSIONS_DIRECTORY) or version_of(file) is not None:
-        # What is staged is deleted once it is copied: never a version that is committed, never data.
-        raise InvalidInputError(
-            f"{path!r} is no staged manifest: it must be in {VERSIONS_DIRECTORY}/, unnumbered"
-        )
-    return f"{directory}/{relative}"
-
-
-def _in_store(context: Context, path: str) -> str:
-    """Return a path relative to the store; a URI of another store gives ""."""
-    if "://" not in path:
-        return path.lstrip("/")
-    scheme, _, rest = path.partition("://")
-    authority, _, inside = rest.partition("/")
-    root_scheme, separator, root = context.connection.lance_root.partition("://")
-    ours = (root_scheme, root.partition("/")[0]) if separator else ("file", "")
-    return inside if (scheme, authority) == ours else ""
-
-
-def _put_version(context: Context, new: _NewVersion) -> TableVersion:
+def _put_version(context: Context, new: StagedVersion) -> TableVersion:
     storage = context.storage
     manifests = list_manifests(storage, new.directory, new.branch, missing_ok=True)
     same = next((each for each in manifests if each.version == new.version), None)
-    latest = manifests[-1].version if manifests else 0
     if same is None:
-        _check_next(new, latest)
+        check_next(new, manifests[-1].version if manifests else 0)
     target = same.info.key if same is not None else new.target
-    if same is None:
-        with suppress(KeyExistsError, OutcomeUnknownError):  # whose it is, its content tells
-            storage.create(target, new.body)
-    try:
-        content = storage.read(target).body
-    except KeyNotFoundError as cause:
-        raise OutcomeUnknownError(f"version {new.version} of table '{new.table}' was not written") from cause
-    if content != new.body:
-        raise TableVersionAlreadyExistsError(
-            f"version {new.version} of table id '{new.table}' already exists with different content"
-        )
+    if not put_final(storage, target, new.body):
+        raise version_taken(new)
     if new.staging != target:
         storage.delete(new.staging)
-    return _describe(context, ManifestFile(new.version, storage.head(target)))
-
-
-def _parse_token(token: str) -> int:
-    if not token.isdecimal():
-        raise InvalidInputError(f"page token {token!r} is not one of ours: use the token of the page before")
-    return int(token)
-
-
-def _describe(context: Context, manifest: ManifestFile) -> TableVersion:
-    info = manifest.info
-    return TableVersion(
-        version=manifest.version,
-        manifest_path=_store_path(context, info.key),
-        manifest_size=info.size,
-        e_tag=info.e_tag,
-        timestamp_millis=round(info.modified.timestamp() * 1000) if info.modified else None,
-    )
-
-
-def _store_path(context: Context, key: str) -> str:
-    """Return a key as Lance wants manifest paths: relative to the store, not to the root."""
-    root = context.connection.lance_root
-    if "://" not in root:
-        return f"{root}/{key}".lstrip("/")
-    prefix = root.partition("://")[2].partition("/")[2]
-    return f"{prefix}/{key}" if prefix else key
+    return tell(context, ManifestFile(new.version, storage.head(target)))

@@ -1,0 +1,137 @@
+"""How the version rows of a table and its manifest files differ, and what brings them in step again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+
+from relance.errors import KeyExistsError, KeyNotFoundError, OutcomeUnknownError
+from relance.listing.manifest_files import ManifestFile
+from relance.manifest.store import Change, Snapshot
+from relance.storage.protocol import ObjectStorage
+from relance.version_store.rows import VersionRow, adopted_row, rows_at
+
+_AHEAD = 4
+"""How many versions after the newest file are looked for: versions that wait for their file have no gaps."""
+
+
+class Lag(StrEnum):
+    """How rows and files of a table differ."""
+
+    NONE = "none"
+    ROWS = "rows"
+    """Rows are missing or left over; what readers are told is right all the same."""
+    FILES = "files"
+    """A version waits for its file, or a deleted one still has it."""
+
+
+def lag_of(
+    snapshot: Snapshot, table: str, files: Sequence[ManifestFile], asked: Iterable[ManifestFile] = ()
+) -> tuple[Lag, dict[int, VersionRow]]:
+    """Return how rows and files differ, as far as a few rows tell, and the rows of what was asked for.
+
+    `files` must have been listed after the snapshot was taken.
+    """
+    newest, begin = _newest_run(files)
+    wanted = {each.version: each for each in (*asked, *files[-1:])}
+    ahead = range(newest + 1, newest + 1 + _AHEAD)
+    rows = rows_at(snapshot, table, {*wanted, *ahead, begin - 1})
+    if any(row.is_deleting or row.is_staged for row in rows.values()):
+        return Lag.FILES, rows
+    missing = any(version not in rows or not rows[version].is_of(file) for version, file in wanted.items())
+    left_over = any(version in rows for version in (*ahead, begin - 1))
+    return Lag.ROWS if missing or left_over else Lag.NONE, rows
+
+
+def _newest_run(files: Sequence[ManifestFile]) -> tuple[int, int]:
+    """Return the newest version and the first of those without a gap before it."""
+    newest = begin = files[-1].version if files else 0
+    for each in reversed(files):
+        if each.version < begin - 1:
+            break
+        begin = each.version
+    return newest, begin
+
+
+def put_final(storage: ObjectStorage, target: str, body: bytes) -> bool:
+    """Write a manifest under its final name; tell whether it is the one that is there now.
+
+    Raises:
+        OutcomeUnknownError: nobody can tell.
+    """
+    try:
+        storage.create(target, body)
+    except (KeyExistsError, OutcomeUnknownError) as unsure:  # whose it is, its content tells
+        try:
+            return storage.read(target).body == body
+        except KeyNotFoundError:
+            raise OutcomeUnknownError(f"'{target}' was not written") from unsure
+    return True
+
+
+def copy_staged(
+    storage: ObjectStorage, directory: str, rows: Mapping[int, VersionRow], newest: int
+) -> frozenset[str]:
+    """Copy the manifests that are staged for versions after the newest file to their final names, in order.
+
+    Returns the paths of rows whose manifest is nowhere.
+    """
+    for version in sorted(rows):
+        row = rows[version]
+        if version <= newest or not row.is_staged:
+            continue
+        try:
+            body = storage.read(row.key(directory)).body
+        except KeyNotFoundError:
+            if not storage.which_exist([row.final_key(directory)]):
+                return frozenset({row.path})
+            continue  # its creator was faster
+        if not put_final(storage, row.final_key(directory), body):
+            break  # lost; and what was staged after it was made for another version before it
+    return frozenset()
+
+
+def reconcile(
+    table: str,
+    rows: Mapping[int, VersionRow],
+    files: Sequence[ManifestFile],
+    *,
+    is_copy: Callable[[VersionRow, ManifestFile], bool],
+    gone: Collection[str],
+) -> tuple[Change, list[VersionRow]]:
+    """Return what makes the rows say what the files say, and the rows whose staged manifest is settled.
+
+    `is_copy` tells whether a file is the copy of a staged manifest, `gone` names those that are nowhere.
+    """
+    there = {each.version: each for each in files}
+    newest = max(there, default=0)
+    after: dict[int, VersionRow | None] = {
+        version: adopted_row(table, file) for version, file in there.items() if version not in rows
+    }
+    settled: list[VersionRow] = []
+    lost = False
+    for version, row in sorted(rows.items()):
+        file = there.get(version)
+        if row.is_deleting:
+            after[version] = row if file is not None else None
+        elif not row.is_staged:
+            after[version] = None if file is None else row if row.is_of(file) else adopted_row(table, file)
+        elif file is not None:
+            lost = lost or not is_copy(row, file)
+            after[version] = adopted_row(table, file) if lost else row.final(file)
+            settled.append(row)
+        elif version < newest or lost or row.path in gone:
+            # It was there and is gone; or it can never be: nobody was told of it.
+            lost = lost or version > newest
+            after[version] = None
+            settled.append(row)
+    return change_of(rows, after), settled
+
+
+def change_of(rows: Mapping[int, VersionRow], after: Mapping[int, VersionRow | None]) -> Change:
+    """Return what replaces rows by others; None stands for no row."""
+    changed = {version: row for version, row in after.items() if rows.get(version) != row}
+    return Change(
+        removed=tuple(rows[version].entry.object_id for version in changed if version in rows),
+        added=tuple(row.entry for row in changed.values() if row is not None),
+    )
