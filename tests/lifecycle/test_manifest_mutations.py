@@ -1,0 +1,120 @@
+"""With a manifest: each guard is switched off once, and the explorer must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
+import pytest
+from tests.lifecycle.manifest_scenarios import (
+    Mode,
+    creates,
+    declares,
+    drops,
+    make_scenario,
+    purges,
+    undrops,
+)
+from tests.lifecycle.scenarios import Step, run_all
+
+import relance.operations.create
+import relance.operations.drop
+import relance.operations.rows.claims
+import relance.operations.rows.create
+import relance.operations.rows.declare
+import relance.operations.rows.drop
+import relance.operations.rows.purge
+import relance.operations.rows.revive
+from relance.manifest.entry import Entry
+from relance.manifest.store import ManifestConflictError, Snapshot
+from relance.operations.rows.claims import RowClaim
+from relance.testing.explorer import Budget, Exploration
+from relance.testing.model_manifest import ModelManifest, ModelSnapshot
+
+LIVE: Sequence[Step] = (creates("a"),)
+DROPPED: Sequence[Step] = (*LIVE, drops())
+
+
+def _explore(
+    actors: Sequence[Sequence[Step]], budget: Budget, start: Sequence[Step], mode: Mode = Mode.ROWS
+) -> Exploration:
+    return run_all(make_scenario(actors, mode=mode, start=start), budget)
+
+
+def test_without_the_compare_and_swap_two_changes_overwrite_each_other() -> None:
+    real = ModelManifest._put
+
+    def blind(self: ModelManifest, read: ModelSnapshot, *rest: Any) -> None:
+        latest = self.latest()
+        real(self, ModelSnapshot(read.rows, read.tokens, read.metadata, latest.stored), *rest)
+
+    with mock.patch.object(ModelManifest, "_put", blind):
+        result = _explore([[creates("b")], [creates("c")]], Budget(), ())
+    assert result.violation is not None
+
+
+def test_without_looking_for_its_own_commit_a_change_is_reported_as_not_done() -> None:
+    def give_up(self: ModelManifest, token: str, failure: Exception) -> None:
+        raise ManifestConflictError("the manifest changed meanwhile") from failure
+
+    with mock.patch.object(ModelManifest, "_settle", give_up):
+        result = _explore([[drops()], [undrops()]], Budget(lost=1), LIVE)
+    assert result.violation is not None
+
+
+def _as_it_is(snapshot: Snapshot, seen: Entry) -> tuple[Entry, Any]:
+    """Take the dropped row in whatever state it is."""
+    found = snapshot.get([seen.object_id]).get(seen.object_id) or seen
+    return found, found.marker
+
+
+def test_without_the_nonce_an_undrop_shows_what_a_purge_deletes() -> None:
+    with mock.patch.object(relance.operations.rows.drop, "same_drop", _as_it_is):
+        result = _explore([[undrops()], [purges()]], Budget(), DROPPED)
+    assert result.violation is not None
+
+
+def test_without_the_nonce_a_purge_deletes_what_an_undrop_has_shown() -> None:
+    def rename_back(snapshot: Snapshot, seen: Entry) -> tuple[Entry, Any]:
+        return seen, seen.marker
+
+    def not_shared(snapshot: Snapshot, entry: Entry) -> None:
+        """The second look, for rows that lead to the same files, would notice too."""
+
+    with (
+        mock.patch.object(relance.operations.rows.purge, "same_drop", rename_back),
+        mock.patch.object(relance.operations.rows.purge, "_refuse_shared", not_shared),
+    ):
+        result = _explore([[undrops()], [purges()]], Budget(), DROPPED)
+    assert result.violation is not None
+
+
+def test_without_holding_its_claim_a_create_shows_a_table_that_was_taken_over() -> None:
+    def anything(self: RowClaim, snapshot: Snapshot) -> Entry:
+        return snapshot.get([self.entry.object_id]).get(self.entry.object_id) or self.entry
+
+    with (
+        mock.patch.object(RowClaim, "held", anything),
+        mock.patch.object(relance.operations.rows.claims, "holder_is_gone", return_value=True),
+    ):
+        result = _explore([[creates("b")], [undrops(), drops()]], Budget(), DROPPED)
+    assert result.violation is not None
+
+
+def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over() -> None:
+    with (
+        mock.patch.object(relance.operations.rows.claims, "holder_is_gone", return_value=True),
+        mock.patch.object(relance.operations.rows.purge, "holder_is_gone", return_value=True),
+    ):
+        result = _explore([[creates("b")], [undrops()]], Budget(), DROPPED)
+    assert result.violation is not None
+
+
+@pytest.mark.parametrize("module", ["drop", "create"])
+def test_without_claiming_the_name_a_table_is_shown_beside_another_of_its_name(module: str) -> None:
+    target = {"drop": relance.operations.drop, "create": relance.operations.create}[module]
+    other = undrops() if module == "drop" else creates("b")
+    with mock.patch.object(target, "claim_name", return_value=None):
+        result = _explore([[declares()], [other]], Budget(), DROPPED, Mode.BOTH)
+    assert result.violation is not None
