@@ -75,10 +75,10 @@ from relance.operations.context import open_context
 from relance.operations.deletion import PurgeOptions, PurgeProgress, PurgeResult
 from relance.operations.directory import migrate_markers, sweep
 from relance.operations.directory.migrate_markers import MarkerMigration
+from relance.operations.findings import Finding
 from relance.operations.migration import ManifestMigration, MigrationProgress
 from relance.operations.places import table_id_of
 from relance.operations.requests import as_request
-from relance.operations.scrub import Finding
 
 Fields = Mapping[str, Any]
 Id = Sequence[str]

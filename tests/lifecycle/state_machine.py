@@ -22,7 +22,7 @@ from tests.lifecycle.reference_model import CLOCK_SKEW, Error, Hidden, Reference
 import relance
 from relance.errors import RelanceError
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted
-from relance.operations.scrub import Problem
+from relance.operations.findings import Problem
 from relance.testing.clock import ManualClock
 
 NAMES = ("orders", "users", "événements")

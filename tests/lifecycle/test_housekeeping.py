@@ -18,7 +18,7 @@ from relance.lifecycle import moves
 from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
 from relance.lifecycle.states import State
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted
-from relance.operations.scrub import Problem
+from relance.operations.findings import Problem
 from relance.storage import probe
 from relance.testing.clock import ManualClock
 from relance.testing.faults import CarelessStorage

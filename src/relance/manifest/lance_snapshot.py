@@ -95,6 +95,15 @@ class LanceSnapshot:
             rows = in_reader(lambda: dataset.scanner(filter=where, with_row_address=True).to_table())
         return [_located(row) for row in rows.to_pylist()]
 
+    def all_rows(self) -> Iterator[Mapping[str, Any]]:
+        dataset = self.dataset
+        if dataset is None:
+            return
+        for fragment in dataset.get_fragments():
+            with manifest_errors(self._options):
+                rows = in_reader(fragment.to_table)
+            yield from rows.to_pylist()
+
     def names(self, namespace: Sequence[str], object_type: str, *, after: str | None) -> Iterator[str]:
         return child_names(self._files, namespace, object_type, after=after)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from relance.errors import ConcurrentModificationError
 from relance.manifest.entry import Entry
@@ -64,6 +64,9 @@ class Snapshot(Protocol):
 
     def at_location(self, locations: Iterable[str]) -> list[Entry]:
         """Return the rows that lead to one of these directories or to something below it."""
+
+    def all_rows(self) -> Iterator[Mapping[str, Any]]:
+        """Yield every row as it is, damaged and doubled ones too."""
 
     def names(self, namespace: Sequence[str], object_type: str, *, after: str | None) -> Iterator[str]:
         """Yield the names of a namespace's visible children of one type after a name, by their bytes."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from relance.errors import InvalidTableStateError, RelanceError
 from relance.identifiers import TableId
@@ -27,40 +26,18 @@ from relance.operations.context import Context
 from relance.operations.deletion import PurgeOptions
 from relance.operations.directory.claims import recover
 from relance.operations.directory.purge import purge_name
-
-
-class Problem(StrEnum):
-    """What can be wrong with a name."""
-
-    DAMAGED_MARKER = "damaged marker"
-    MARKER_WITHOUT_DATA = "marker without data"
-    DATA_WITHOUT_TABLE = "data hidden by nothing"
-    STALE_PURGE = "purge whose holder is gone"
-    STALE_REVIVAL = "create whose holder is gone"
-    STALE_WRITE = "overwrite whose holder is gone"
-    STALE_SWEEP = "sweep whose holder is gone"
-    DATA_BELOW_TOMBSTONE = "data below a tombstone"
-    STALE_SIGN = "sign that no longer tells anything"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One problem, what would mend it, and whether that was done."""
-
-    name: str
-    problem: Problem
-    remedy: str
-    repaired: bool = False
-    error: RelanceError | None = None
-
+from relance.operations.findings import Finding, Problem
+from relance.operations.scrub_manifest import look_at_manifest
 
 _Mend = Callable[[Context, str], None]
 
 
 def scrub(context: Context, *, repair: bool) -> list[Finding]:
     """Return every problem in the root; with `repair`, mend those that can be mended safely."""
-    view = view_root(context.storage.list_level(""))
-    found = sorted(_look(context, view), key=lambda each: (each[0].name, each[0].problem))
+    problems = list(_look(context, view_root(context.storage.list_level(""))))
+    if context.manifest is not None:
+        problems += look_at_manifest(context, context.manifest)
+    found = sorted(problems, key=lambda each: (each[0].name, each[0].problem))
     if not repair:
         return [finding for finding, _ in found]
     return [_mend(context, finding, mend) for finding, mend in found]

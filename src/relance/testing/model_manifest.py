@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from relance.errors import (
     InternalError,
@@ -57,6 +58,9 @@ class ModelSnapshot:
             for each in self.rows.values()
             if each.location and any(each.location == w or each.location.startswith(f"{w}/") for w in wanted)
         ]
+
+    def all_rows(self) -> Iterator[Mapping[str, Any]]:
+        return iter([encode_row(each) for each in self.rows.values()])
 
     def names(self, namespace: Sequence[str], object_type: str, *, after: str | None) -> Iterator[str]:
         parent = tuple(namespace)
