@@ -89,6 +89,46 @@ def create_over_a_dropped_table(catalog: relance.DirectoryNamespace) -> None:
     console.print(f"version {created.version}: {now.count_rows()} row, version 2: {before.count_rows()} rows")
 
 
+def rows_of(catalog: relance.DirectoryNamespace, *parts: str) -> int:
+    return int(lance.dataset(namespace_client=catalog, table_id=list(parts)).count_rows())
+
+
+def namespaces(catalog: relance.DirectoryNamespace) -> None:
+    """Nest, rename, drop a whole branch and bring it back."""
+    step("namespaces nest; a table gets another name and namespace without copying a byte")
+    catalog.create_namespace({"id": ["prod"], "properties": {"drop_ttl": "30d"}})
+    catalog.create_namespace({"id": ["prod", "sales"]})
+    for name in ("orders", "refunds"):
+        table = pa.table({"id": [1, 2, 3]})
+        lance.write_dataset(table, namespace_client=catalog, table_id=["prod", "sales", name])
+    catalog.rename_table({"id": ["prod", "sales", "refunds"], "new_table_name": "returns"})
+    catalog.rename_table({"id": ["readings"], "new_table_name": "readings", "new_namespace_id": ["prod"]})
+    for space in ([], ["prod"], ["prod", "sales"]):
+        name = ".".join(space) or "the root"
+        console.print(f"tables in {name}: {catalog.list_tables({'id': space}).tables}")
+
+    step("the namespace 'prod' is dropped with all that is in it, and brought back, in one commit each")
+    expect_error(lambda: catalog.drop_namespace({"id": ["prod"]}))
+    catalog.drop_namespace({"id": ["prod"], "behavior": "cascade"})
+    console.print(f"dropped: {['.'.join(each.id) for each in catalog.list_dropped_tables()]}")
+    back = catalog.undrop_namespace(["prod"])
+    console.print(
+        f"back: {['.'.join(each) for each in back]}, {rows_of(catalog, 'prod', 'sales', 'orders')} orders"
+    )
+
+    step("a new table of a dropped name has its own files; both can be had")
+    catalog.drop_table({"id": ["prod", "sales", "orders"]})
+    fresh = pa.table({"id": [4]})
+    lance.write_dataset(fresh, namespace_client=catalog, table_id=["prod", "sales", "orders"])
+    catalog.undrop_table(["prod", "sales", "orders"], new_id=["prod", "sales", "old_orders"])
+    for name in ("orders", "old_orders"):
+        console.print(f"prod.sales.{name}: {rows_of(catalog, 'prod', 'sales', name)} rows")
+
+    step("what is protected cannot be dropped")
+    catalog.protect(["prod", "sales", "orders"])
+    expect_error(lambda: catalog.drop_table({"id": ["prod", "sales", "orders"]}))
+
+
 def purge(catalog: relance.DirectoryNamespace) -> None:
     """Purge: refused for live tables and before the time, done when due or forced."""
     step("a purge refuses live tables, and dropped ones whose time has not passed")
@@ -107,7 +147,7 @@ def purge(catalog: relance.DirectoryNamespace) -> None:
 def show_errors(catalog: relance.DirectoryNamespace) -> None:
     """Make the mistakes a newcomer makes."""
     step("mistakes are answered with what to do")
-    for name in ("readings", "../outside"):
+    for name in ("forecasts", "../outside"):
         expect_error(lambda name=name: catalog.declare_table({"id": [name]}))  # type: ignore[misc]  # bound per turn
 
 
@@ -123,13 +163,14 @@ def expect_error(call: Callable[[], object]) -> None:
 
 def main() -> None:
     shutil.rmtree(LAKE, ignore_errors=True)
-    catalog = relance.DirectoryNamespace(root=LAKE, manifest_enabled="false")
+    catalog = relance.DirectoryNamespace(root=LAKE)
     console.print(f"catalog: {catalog.namespace_id()}")
     write_tables(catalog)
     show_tables(catalog)
     drop_under_a_reader(catalog)
     create_over_a_dropped_table(catalog)
     purge(catalog)
+    namespaces(catalog)
     show_errors(catalog)
     step("done; look into ./demo-lake, and at README.md for the ten-line example")
 
