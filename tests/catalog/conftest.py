@@ -6,16 +6,38 @@ import uuid
 from pathlib import Path
 
 import pytest
-from tests.catalog.helpers import LocalPlace, Place, S3Place, local_place, memory_place
+from tests.catalog.helpers import (
+    COMPATIBILITY,
+    V1,
+    LocalPlace,
+    Place,
+    S3Place,
+    local_place,
+    memory_place,
+)
 from tests.servers import S3Server
 
 from relance import DirectoryNamespace
 
+MODES = {"V1": V1, "compatibility": COMPATIBILITY}
+
+
+@pytest.fixture(params=MODES)
+def local(request: pytest.FixtureRequest, tmp_path: Path) -> LocalPlace:
+    """A root on local disk, opened in either mode; the folder does not exist yet."""
+    return local_place(tmp_path / "root", MODES[request.param])
+
 
 @pytest.fixture
-def local(tmp_path: Path) -> LocalPlace:
-    """A root on local disk; the folder does not exist yet."""
+def disk(tmp_path: Path) -> LocalPlace:
+    """A root on local disk in which directories alone count; the folder does not exist yet."""
     return local_place(tmp_path / "root")
+
+
+@pytest.fixture
+def compatibility(tmp_path: Path) -> LocalPlace:
+    """A root on local disk, opened as is the default; the folder does not exist yet."""
+    return local_place(tmp_path / "root", COMPATIBILITY)
 
 
 @pytest.fixture
@@ -36,9 +58,9 @@ def minio(minio_server: S3Server, minio_bucket: str) -> S3Place:
     return S3Place(minio_server, minio_bucket, "lake")
 
 
-@pytest.fixture(params=["local", "memory", "moto"])
+@pytest.fixture(params=["disk", "memory", "moto", "compatibility"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """An empty root on each kind of store."""
+    """An empty root on each kind of store, and one in compatibility mode."""
     found: Place = request.getfixturevalue(request.param)
     return found
 

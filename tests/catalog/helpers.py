@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,6 +47,10 @@ INTERNAL = 18
 INVALID_TABLE_STATE = 19
 BRANCH_NOT_FOUND = 22
 
+V1 = {"manifest_enabled": "false"}
+COMPATIBILITY: dict[str, str] = {}
+"""How catalogs are opened: with directories alone, or, as is the default, with the manifest as well."""
+
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 MORE_ROWS = pa.table({"id": [4, 5], "name": ["d", "e"]})
 
@@ -59,8 +63,12 @@ class Place(Protocol):
         """The root as users write it."""
 
     @property
+    def mode(self) -> dict[str, str]:
+        """The properties that say whether the manifest counts."""
+
+    @property
     def properties(self) -> dict[str, Any]:
-        """What opens the root, for our namespace and for the native one."""
+        """What opens the root in this place's mode, for our namespace and for the native one."""
 
     def open(self, **properties: Any) -> DirectoryNamespace:
         """Open the catalog, with further properties if given."""
@@ -81,13 +89,14 @@ class LocalPlace:
 
     root: str
     folder: Path
+    mode: dict[str, str] = field(default_factory=V1.copy)
 
     @property
     def properties(self) -> dict[str, Any]:
-        return {"root": self.root}
+        return {"root": self.root, **self.mode}
 
     def open(self, **properties: Any) -> DirectoryNamespace:
-        return DirectoryNamespace(**self.properties, **properties)
+        return DirectoryNamespace(**(self.properties | properties))
 
     def files(self) -> dict[str, bytes]:
         return snapshot(self.folder)
@@ -108,6 +117,7 @@ class S3Place:
     server: S3Server
     bucket: str
     prefix: str
+    mode: dict[str, str] = field(default_factory=V1.copy)
 
     @property
     def root(self) -> str:
@@ -116,7 +126,7 @@ class S3Place:
     @property
     def properties(self) -> dict[str, Any]:
         options = {f"storage.{key}": value for key, value in self.server.storage_options().items()}
-        return {"root": self.root, **options}
+        return {"root": self.root, **options, **self.mode}
 
     def open(self, **properties: Any) -> DirectoryNamespace:
         return DirectoryNamespace(**(self.properties | properties))
@@ -145,9 +155,9 @@ class S3Place:
         self.server.client().delete_object(Bucket=self.bucket, Key=f"{self.prefix}/{key}")
 
 
-def local_place(folder: Path) -> LocalPlace:
+def local_place(folder: Path, mode: dict[str, str] = V1) -> LocalPlace:
     """Return a place in a folder, which need not exist."""
-    return LocalPlace(str(folder), folder)
+    return LocalPlace(str(folder), folder, mode)
 
 
 def memory_place(name: str) -> LocalPlace:
@@ -174,12 +184,8 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 def native(place: Place) -> NativeNamespace:
     """Open the same root with the native directory namespace, in the mode that lists directories."""
-    return NativeNamespace(
-        **place.properties,
-        manifest_enabled="false",
-        dir_listing_enabled="true",
-        vend_input_storage_options="true",
-    )
+    listing = {"manifest_enabled": "false", "dir_listing_enabled": "true"}
+    return NativeNamespace(**(place.properties | listing | {"vend_input_storage_options": "true"}))
 
 
 def ipc(table: pa.Table) -> bytes:

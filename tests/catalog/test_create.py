@@ -48,6 +48,21 @@ from tests.catalog.helpers import (
 import relance.operations.lance_tables
 from relance import DirectoryNamespace
 
+Commit = Callable[..., Any]
+
+
+def on_table_commits(monkeypatch: pytest.MonkeyPatch, act: Callable[[Commit], Commit]) -> None:
+    """Replace Lance's commit of tables by what `act` makes of it; commits of the manifest stay."""
+    original: Commit = lance.LanceDataset.commit
+    changed = act(original)
+
+    def commit(target: Any, *arguments: Any, **options: Any) -> Any:
+        of_table = isinstance(target, str) and not target.endswith("/__manifest")
+        return (changed if of_table else original)(target, *arguments, **options)
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", commit)
+
+
 SPELLINGS = {
     "create": ("create", "Create", "CREATE", "cReAtE"),
     "exist_ok": ("exist_ok", "ExistOk", "EXIST_OK", "existok", "Exist_Ok"),
@@ -114,22 +129,22 @@ class TestModes:
 
     @pytest.mark.parametrize("mode", SPELLINGS)
     def test_a_deregistered_table_keeps_its_name_and_data_in_every_mode(
-        self, mode: str, local: LocalPlace
+        self, mode: str, disk: LocalPlace
     ) -> None:
-        catalog: Any = local.open()
+        catalog: Any = disk.open()
         create(catalog, "t")
         catalog.deregister_table({"id": ["t"]})
-        before = local.files()
+        before = disk.files()
         with refused(TABLE_EXISTS) as caught:
             create(catalog, "t", MORE_ROWS, mode=mode)
         assert "register_table" in str(caught.value)
-        assert local.files() == before
+        assert disk.files() == before
 
-    def test_properties_need_manifest_mode(self, local: LocalPlace) -> None:
+    def test_properties_need_manifest_mode(self, disk: LocalPlace) -> None:
         with refused(UNSUPPORTED):
-            create(local.open(), "t", properties={"owner": "me"})
-        assert not local.folder.exists()
-        assert create(local.open(), "t", properties={}).version == 1
+            create(disk.open(), "t", properties={"owner": "me"})
+        assert not disk.folder.exists()
+        assert create(disk.open(), "t", properties={}).version == 1
 
     def test_a_table_can_be_created_again_after_it_was_dropped(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
@@ -171,10 +186,10 @@ class TestOverDeclared:
         assert not local.folder.exists()
         assert declare(catalog, "t", location=location).location == location
 
-    def test_declare_with_properties_needs_manifest_mode(self, local: LocalPlace) -> None:
+    def test_declare_with_properties_needs_manifest_mode(self, disk: LocalPlace) -> None:
         with refused(UNSUPPORTED):
-            declare(local.open(), "t", properties={"owner": "me"})
-        assert not local.folder.exists()
+            declare(disk.open(), "t", properties={"owner": "me"})
+        assert not disk.folder.exists()
 
 
 class TestBodies:
@@ -197,8 +212,8 @@ class TestBodies:
         assert dataset(catalog, "t").to_table() == table.combine_chunks()
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-    def test_a_body_may_be_any_kind_of_bytes(self, kind: Callable[[bytes], Any], local: LocalPlace) -> None:
-        catalog = local.open()
+    def test_a_body_may_be_any_kind_of_bytes(self, kind: Callable[[bytes], Any], disk: LocalPlace) -> None:
+        catalog = disk.open()
         catalog.create_table(CreateTableRequest(id=["t"]), kind(ipc(ROWS)))
         assert_whole(catalog, "t")
 
@@ -222,17 +237,17 @@ class TestBodies:
     )
     @pytest.mark.parametrize("mode", SPELLINGS)
     def test_a_bad_body_is_refused_and_nothing_is_written(
-        self, mode: str, body: Any, local: LocalPlace
+        self, mode: str, body: Any, disk: LocalPlace
     ) -> None:
-        catalog = local.open()
+        catalog = disk.open()
         with refused(INVALID_INPUT):
             catalog.create_table(CreateTableRequest(id=["t"], mode=mode), body)
-        assert not local.folder.exists()
+        assert not disk.folder.exists()
         create(catalog, "t")
-        before = local.files()
+        before = disk.files()
         with refused(INVALID_INPUT):
             catalog.create_table(CreateTableRequest(id=["t"], mode=mode), body)
-        assert local.files() == before
+        assert disk.files() == before
 
     def test_the_file_format_is_refused(self, catalog: DirectoryNamespace) -> None:
         sink = pa.BufferOutputStream()
@@ -242,8 +257,8 @@ class TestBodies:
             catalog.create_table(CreateTableRequest(id=["t"]), bytes(sink.getvalue()))
         assert_gone(catalog, "t")
 
-    def test_a_stream_cut_anywhere_is_refused_or_was_whole(self, local: LocalPlace) -> None:
-        catalog = local.open()
+    def test_a_stream_cut_anywhere_is_refused_or_was_whole(self, disk: LocalPlace) -> None:
+        catalog = disk.open()
         whole = ipc(pa.concat_tables([ROWS, MORE_ROWS]))
         taken: set[int] = set()
         for length in range(0, len(whole), 5):
@@ -261,13 +276,13 @@ class TestBodies:
         "kind", [pa.decimal128(20, 2), pa.decimal256(50, 2), pa.int64(), pa.large_string()], ids=str
     )
     def test_buffers_that_are_not_aligned_are_read_right(
-        self, kind: pa.DataType, shift: int, local: LocalPlace
+        self, kind: pa.DataType, shift: int, disk: LocalPlace
     ) -> None:
         values = [Decimal(number) for number in range(5)] if pa.types.is_decimal(kind) else list(range(5))
         column = pa.array([str(v) for v in values] if pa.types.is_large_string(kind) else values, kind)
         table = pa.table({"pad": pa.array([1] * 5, pa.int8()), "value": column})
         body = memoryview(bytes(shift) + ipc(table))[shift:]
-        catalog = local.open()
+        catalog = disk.open()
         catalog.create_table(CreateTableRequest(id=["t"]), body)  # type: ignore[arg-type]  # bytes-like
         assert_whole(catalog, "t", table)
 
@@ -290,9 +305,9 @@ class TestBodies:
         ids=lambda column: str(column.type),
     )
     def test_every_arrow_type_works_or_is_refused_with_nothing_to_see(
-        self, column: pa.Array, local: LocalPlace
+        self, column: pa.Array, disk: LocalPlace
     ) -> None:
-        catalog = local.open()
+        catalog = disk.open()
         table = pa.table({"value": column})
         try:
             create(catalog, "t", table)
@@ -303,8 +318,8 @@ class TestBodies:
         else:
             assert_whole(catalog, "t", table)
 
-    def test_two_columns_of_one_name_are_refused_with_nothing_to_see(self, local: LocalPlace) -> None:
-        catalog = local.open()
+    def test_two_columns_of_one_name_are_refused_with_nothing_to_see(self, disk: LocalPlace) -> None:
+        catalog = disk.open()
         table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
         with pytest.raises(LanceNamespaceError, match="a"):
             create(catalog, "t", table)
@@ -317,7 +332,7 @@ from relance import DirectoryNamespace
 from lance_namespace.errors import LanceNamespaceError
 from tests.catalog.test_create import damaged_bodies
 
-catalog = DirectoryNamespace(root=sys.argv[1])
+catalog = DirectoryNamespace(root=sys.argv[1], manifest_enabled="false")
 for number, body in enumerate(damaged_bodies(int(sys.argv[2]))):
     try:
         catalog.create_table({"id": [f"t{number}"]}, body)
@@ -358,15 +373,15 @@ def damaged_bodies(count: int) -> Iterator[bytes]:
         yield bytes(body)
 
 
-def test_a_damaged_body_is_refused_or_gives_a_table_that_can_be_read(local: LocalPlace) -> None:
+def test_a_damaged_body_is_refused_or_gives_a_table_that_can_be_read(disk: LocalPlace) -> None:
     # In a process of its own: Lance trusts the buffers it is given, so damage may end the interpreter.
     done = subprocess.run(
-        [sys.executable, "-c", DAMAGED_BODIES, local.root, "400"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", DAMAGED_BODIES, disk.root, "400"], capture_output=True, text=True, check=False
     )
     outcomes = dict(line.split() for line in done.stdout.splitlines())
     assert done.returncode == 0, f"after {len(outcomes)} bodies: {done.stderr[-1000:]}"
     assert [outcomes[str(number)] for number in range(4)] == [str(INVALID_INPUT)] * 4
-    catalog = local.open()
+    catalog = disk.open()
     created = sorted(f"t{number}" for number, outcome in outcomes.items() if outcome == "created")
     assert names(catalog) == created
     for name in created:
@@ -468,10 +483,13 @@ class TestFailedWrites:
     def test_a_failed_commit_leaves_nothing_listed(
         self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def commit(*_: object, **__: object) -> None:
-            raise OSError("the commit went wrong")
+        def fail(original: Commit) -> Commit:
+            def commit(*_: object, **__: object) -> None:
+                raise OSError("the commit went wrong")
 
-        monkeypatch.setattr(lance.LanceDataset, "commit", commit)
+            return commit
+
+        on_table_commits(monkeypatch, fail)
         with pytest.raises(LanceNamespaceError, match="the commit went wrong"):
             create(catalog, "t")
         assert_gone(catalog, "t")
@@ -523,13 +541,14 @@ class TestLostAnswers:
     def test_a_commit_whose_answer_is_lost_is_a_success(
         self, place: Place, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        original = lance.LanceDataset.commit
+        def lose_the_answer(original: Commit) -> Commit:
+            def commit(*arguments: Any, **options: Any) -> None:
+                original(*arguments, **options)
+                raise OSError("error sending request: operation timed out")
 
-        def commit(*arguments: Any, **options: Any) -> None:
-            original(*arguments, **options)
-            raise OSError("error sending request: operation timed out")
+            return commit
 
-        monkeypatch.setattr(lance.LanceDataset, "commit", commit)
+        on_table_commits(monkeypatch, lose_the_answer)
         assert create(catalog, "t").version == 1
         monkeypatch.undo()
         assert_whole(catalog, "t")
@@ -538,15 +557,17 @@ class TestLostAnswers:
     def test_a_commit_that_another_creator_beat_is_no_success(
         self, place: Place, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        original = lance.LanceDataset.commit
         other = place.open()
 
-        def commit(*arguments: Any, **options: Any) -> Any:
-            monkeypatch.setattr(lance.LanceDataset, "commit", original)
-            create(other, "t", MORE_ROWS)
-            return original(*arguments, **options)
+        def be_beaten(original: Commit) -> Commit:
+            def commit(*arguments: Any, **options: Any) -> Any:
+                monkeypatch.setattr(lance.LanceDataset, "commit", original)
+                create(other, "t", MORE_ROWS)
+                return original(*arguments, **options)
 
-        monkeypatch.setattr(lance.LanceDataset, "commit", commit)
+            return commit
+
+        on_table_commits(monkeypatch, be_beaten)
         with pytest.raises(LanceNamespaceError) as caught:
             create(catalog, "t")
         assert int(caught.value.code) == 14
@@ -562,15 +583,17 @@ class TestLostAnswers:
         catalog: DirectoryNamespace,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        original = lance.LanceDataset.commit
         other = place.open()
 
-        def commit(*arguments: Any, **options: Any) -> Any:
-            monkeypatch.setattr(lance.LanceDataset, "commit", original)
-            create(other, "t", MORE_ROWS)
-            return original(*arguments, **options)
+        def be_beaten(original: Commit) -> Commit:
+            def commit(*arguments: Any, **options: Any) -> Any:
+                monkeypatch.setattr(lance.LanceDataset, "commit", original)
+                create(other, "t", MORE_ROWS)
+                return original(*arguments, **options)
 
-        monkeypatch.setattr(lance.LanceDataset, "commit", commit)
+            return commit
+
+        on_table_commits(monkeypatch, be_beaten)
         response = create(catalog, "t", mode=mode)
         assert response.version == describe(catalog, "t", load_detailed_metadata=True).version
         assert_whole(catalog, "t", expected)
@@ -595,18 +618,20 @@ def hang(*_, **__):
     print("there", flush=True)
     sys.stdin.read()
 
-def commit_and_hang(*arguments, **options):
-    original(*arguments, **options)
-    hang()
+def commit(target, *arguments, **options):
+    of_table = isinstance(target, str) and not target.endswith("/__manifest")
+    if of_table and where == "between data and commit":
+        hang()
+    committed = original(target, *arguments, **options)
+    if of_table and where == "after the commit":
+        hang()
+    return committed
 
 original = lance.LanceDataset.commit
+lance.LanceDataset.commit = commit
 where = sys.argv[2]
 if where == "before the data":
     module.write_fragments = hang
-elif where == "between data and commit":
-    lance.LanceDataset.commit = hang
-elif where == "after the commit":
-    lance.LanceDataset.commit = commit_and_hang
 create(DirectoryNamespace(**json.loads(sys.argv[1])), "t")
 """
 
@@ -629,7 +654,7 @@ def killed_create(place: Place, where: str) -> Iterator[None]:
             assert process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("place", ["local", "moto"], indirect=True)
+@pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
 class TestKilledCreate:
     @pytest.mark.parametrize("where", ["before the data", "between data and commit"])
     def test_nothing_is_visible_during_or_after_it_and_the_next_create_succeeds(

@@ -72,7 +72,7 @@ class TestPlain:
     def test_a_slash_at_the_end_of_the_root_makes_no_difference(
         self, trailing: str, local: LocalPlace
     ) -> None:
-        catalog = DirectoryNamespace(root=local.root + trailing)
+        catalog = local.open(root=local.root + trailing)
         create(catalog, "t")
         assert describe(catalog, "t").location == f"{local.root}/t.lance"
         assert catalog.namespace_id() == f'DirectoryNamespace {{ root: "{local.root}" }}'
@@ -80,14 +80,14 @@ class TestPlain:
     def test_a_file_uri_and_a_path_object_name_the_same_root(self, local: LocalPlace) -> None:
         create(local.open(), "t")
         for catalog in (
-            DirectoryNamespace(root=f"file://{local.root}"),
-            DirectoryNamespace(root=local.folder),
+            local.open(root=f"file://{local.root}"),
+            local.open(root=local.folder),
         ):
             assert describe(catalog, "t").location == f"{local.root}/t.lance"
 
     @pytest.mark.parametrize("folder", ["a b", "é", "100%", "a%20b", "a#b", "a?b", "it's", "x$y", "[a]", "~"])
     def test_a_local_root_may_have_an_odd_name(self, folder: str, local: LocalPlace) -> None:
-        catalog = DirectoryNamespace(root=local.folder / folder)
+        catalog = local.open(root=local.folder / folder)
         create(catalog, "t")
         lance.write_dataset(MORE_ROWS, namespace_client=catalog, table_id=["t"], mode="append")
         assert dataset(catalog, "t").count_rows() == 5

@@ -185,15 +185,24 @@ class TestLocalDisk:
         create(catalog, "new")
         assert_whole(catalog, "new")
 
-    def test_a_root_that_is_a_file_holds_no_tables_and_stays_a_file(self, local: LocalPlace) -> None:
-        local.folder.write_bytes(b"a file")
-        catalog = local.open()
+    def test_a_root_that_is_a_file_holds_no_tables_and_stays_a_file(self, disk: LocalPlace) -> None:
+        disk.folder.write_bytes(b"a file")
+        catalog = disk.open()
         assert names(catalog) == []
         with pytest.raises(LanceNamespaceError):
             create(catalog, "t")
         with pytest.raises(LanceNamespaceError):
             declare(catalog, "t")
-        assert local.folder.read_bytes() == b"a file"
+        assert disk.folder.read_bytes() == b"a file"
+
+    def test_a_root_that_is_a_file_cannot_hold_a_manifest_and_stays_a_file(
+        self, compatibility: LocalPlace
+    ) -> None:
+        compatibility.folder.write_bytes(b"a file")
+        for call in (names, lambda catalog: create(catalog, "t"), lambda catalog: declare(catalog, "t")):
+            with pytest.raises(LanceNamespaceError, match="__manifest"):
+                call(compatibility.open())
+        assert compatibility.folder.read_bytes() == b"a file"
 
 
 class TestS3:
@@ -382,16 +391,23 @@ class TestProperties:
         assert "'manifest_enable'" in str(caught.value)
         assert "'manifest_enabled'" in str(caught.value)
 
-    @pytest.mark.parametrize("value", ["true", "True", "1", "yes", True])
-    def test_manifest_mode_is_not_supported_yet(self, value: str | bool) -> None:
-        with refused(UNSUPPORTED):
-            DirectoryNamespace(root="lake", manifest_enabled=value)
-
-    @pytest.mark.parametrize("value", ["false", "False", "0", "no", False])
-    def test_manifest_mode_may_be_declined_in_any_way(self, value: str | bool, local: LocalPlace) -> None:
-        catalog = local.open(manifest_enabled=value, dir_listing_enabled="true")
+    @pytest.mark.parametrize("value", ["true", "True", "1", "yes", True, None])
+    def test_the_manifest_is_written_when_asked_for_in_any_way_and_by_default(
+        self, value: str | bool | None, compatibility: LocalPlace
+    ) -> None:
+        catalog = compatibility.open(**({} if value is None else {"manifest_enabled": value}))
         create(catalog, "t")
         assert_whole(catalog, "t")
+        assert (compatibility.folder / "__manifest").is_dir()
+
+    @pytest.mark.parametrize("value", ["false", "False", "0", "no", False])
+    def test_the_manifest_may_be_declined_in_any_way(
+        self, value: str | bool, compatibility: LocalPlace
+    ) -> None:
+        catalog = compatibility.open(manifest_enabled=value, dir_listing_enabled="true")
+        create(catalog, "t")
+        assert_whole(catalog, "t")
+        assert not (compatibility.folder / "__manifest").exists()
 
     @pytest.mark.parametrize("name", ["manifest_enabled", "table_version_tracking_enabled"])
     @pytest.mark.parametrize("value", ["", "maybe", "2"])
@@ -403,7 +419,7 @@ class TestProperties:
 
     def test_there_must_be_a_way_to_find_tables(self) -> None:
         with refused(INVALID_INPUT):
-            DirectoryNamespace(root="lake", dir_listing_enabled="false")
+            DirectoryNamespace(root="lake", dir_listing_enabled="false", manifest_enabled="false")
 
     @pytest.mark.parametrize(
         "root",

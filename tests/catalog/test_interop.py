@@ -36,7 +36,7 @@ from tests.catalog.helpers import (
 from relance import DirectoryNamespace
 
 
-@pytest.fixture(params=["local", "moto"])
+@pytest.fixture(params=["disk", "moto"])
 def place(request: pytest.FixtureRequest) -> Place:
     """An empty root on the stores that native has as well."""
     found: Place = request.getfixturevalue(request.param)
@@ -138,7 +138,7 @@ class TestBothDirections:
 class TestOnDisk:
     """Where looking into every table costs nothing, nothing of the other client's may be missed."""
 
-    @pytest.fixture(params=["local"])
+    @pytest.fixture(params=["disk"])
     def place(self, request: pytest.FixtureRequest) -> Place:
         found: Place = request.getfixturevalue(request.param)
         return found

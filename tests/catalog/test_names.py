@@ -59,6 +59,7 @@ TABLE_OPERATIONS: dict[str, Call] = {
     "drop_table": lambda catalog, parts: catalog.drop_table({"id": parts}),
     "register_table": lambda catalog, parts: catalog.register_table({"id": parts, "location": "taken.lance"}),
     "deregister_table": lambda catalog, parts: catalog.deregister_table({"id": parts}),
+    "rename_table": lambda catalog, parts: catalog.rename_table({"id": parts, "new_table_name": "renamed"}),
     "list_table_versions": lambda catalog, parts: catalog.list_table_versions({"id": parts}),
     "describe_table_version": lambda catalog, parts: catalog.describe_table_version({"id": parts}),
     "create_table_version": lambda catalog, parts: catalog.create_table_version(
@@ -77,7 +78,7 @@ BAD_NAMES = (
     "", " ", " a", "a ", "\ta", "a\n", "\n", "a\rb", "\0", "a\0b", "a\x1bb", "\x7f", "a\x85b",
     "$", "a$b", "$a", "a$", "/", "a/b", "/a", "a/", "../a", "a/..", "/etc/passwd", "\\", "a\\b", "..\\a",
     ".", "..", "%", "a%b", "%2e%2e", "a%2Fb", "#", "a#b", "?", "a?b", "*", "a*b", '"', 'a"b', "<a>", "a|b",
-    "__manifest", "x" * 221, "é" * 111, "日" * 74, "x" * 5000,
+    "__manifest", "__dropped", "x" * 221, "é" * 111, "日" * 74, "x" * 5000,
     "a\u200bb", "a\u202eb", "\ufeffa", "a\u2028b", "\ue000", "\ud800", "a\udfffb", "\U000fffff", "e\u0301",
 )  # fmt: skip
 
@@ -145,11 +146,11 @@ def test_a_table_id_must_have_parts_and_be_a_list(operation: str, local: LocalPl
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_child_namespaces_are_not_supported(operation: str, local: LocalPlace) -> None:
+def test_child_namespaces_are_not_supported(operation: str, disk: LocalPlace) -> None:
     parts = ["child"] if operation in NAMESPACE_OPERATIONS else ["child", "t"]
     with refused(UNSUPPORTED):
-        OPERATIONS[operation](local.open(), parts)
-    assert not local.folder.exists()
+        OPERATIONS[operation](disk.open(), parts)
+    assert not disk.folder.exists()
 
 
 @pytest.mark.parametrize("name", GOOD_NAMES, ids=ascii)
@@ -182,7 +183,7 @@ def check_from_end_to_end(place: Place, name: str) -> None:
     assert names(catalog) == []
 
 
-@pytest.mark.parametrize("place", ["local", "moto"], indirect=True)
+@pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
 def test_odd_names_live_side_by_side_and_are_sorted_by_bytes(place: Place) -> None:
     catalog = place.open()
     for name in GOOD_NAMES:

@@ -44,7 +44,7 @@ def the_winner(outcomes: list[Outcome], *, losers: set[int]) -> Outcome:
     return winners[0]
 
 
-@pytest.mark.parametrize("place", ["local", "moto", "minio"], indirect=True)
+@pytest.mark.parametrize("place", ["disk", "moto", "minio"], indirect=True)
 class TestRaces:
     def test_one_of_many_creators_succeeds_and_its_rows_are_there(self, place: Place, racers: Team) -> None:
         raced = racers.race(place.properties, create_own_rows, rounds=ROUNDS)

@@ -335,7 +335,7 @@ class TestCreate:
                 put_version(catalog, "t", 2, path)
         assert place.files() == before
 
-    @pytest.mark.parametrize("place", ["local", "moto"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
     def test_a_path_that_no_store_can_hold_is_refused(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
@@ -526,7 +526,7 @@ class TestBatchDelete:
             self.delete(catalog, (1, 2), branch="play")
 
 
-@pytest.mark.parametrize("place", ["local", "moto"], indirect=True)
+@pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
 class TestManagedVersioning:
     """Real pylance calls that commit every version through the catalog."""
 

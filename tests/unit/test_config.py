@@ -25,9 +25,18 @@ def test_a_missing_root_and_a_bad_flag_are_refused() -> None:
 
 
 def test_what_is_not_available_says_so() -> None:
-    for name, value in (("manifest_enabled", "true"), ("credential_vendor.enabled", "true")):
-        with pytest.raises(UnsupportedOperationError):
-            parse_properties({"root": "/x", name: value})
+    for name in ("credential_vendor.enabled", "dynamic_context_provider.x", "ops_metrics_enabled"):
+        with pytest.raises(UnsupportedOperationError, match=name):
+            parse_properties({"root": "/x", name: "true"})
+
+
+def test_tables_are_found_by_the_manifest_and_by_directories_unless_one_is_declined() -> None:
+    settings = parse_properties({"root": "/x"})
+    assert (settings.manifest, settings.dir_listing) == (True, True)
+    assert not parse_properties({"root": "/x", "manifest_enabled": "false"}).manifest
+    assert not parse_properties({"root": "/x", "dir_listing_enabled": "false"}).dir_listing
+    with pytest.raises(InvalidInputError, match="set one"):
+        parse_properties({"root": "/x", "manifest_enabled": "false", "dir_listing_enabled": "false"})
 
 
 @pytest.mark.parametrize("text", ["true", "True", "1", "yes", "ON"])
