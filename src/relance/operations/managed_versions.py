@@ -19,7 +19,6 @@ from lance_namespace import (
 from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
-    KeyNotFoundError,
     PermissionDeniedError,
     RelanceError,
     TableNotFoundError,
@@ -36,7 +35,7 @@ from relance.operations.in_step import follow_marker
 from relance.operations.version_requests import select_page, tell
 from relance.resolution import find_table, locate
 from relance.storage.probe import require_create_only
-from relance.version_store.agreement import Lag, copy_staged, lag_of, put_final, reconcile
+from relance.version_store.agreement import Lag, copy_staged, is_copy, lag_of, put_final, reconcile
 from relance.version_store.draft import VersionDraft, version_taken
 from relance.version_store.management import switch_on
 from relance.version_store.rows import StagedVersion, VersionRow, rows_at, rows_of
@@ -71,10 +70,6 @@ class _Seen:
     @property
     def table(self) -> str:
         return str(self.table_id)
-
-    @property
-    def newest(self) -> int:
-        return self.files[-1].version if self.files else 0
 
 
 def _look(context: Context, snapshot: Snapshot, table_id: TableId) -> _Seen:
@@ -164,7 +159,7 @@ def synchronise(context: Context, manifest: Manifest, table_id: TableId) -> None
         follow_marker(context, table_id)  # versions have rows only below the row of their table
         seen = _look(context, manifest.latest(), table_id)
     rows = rows_of(seen.snapshot, seen.table)
-    gone = copy_staged(storage, seen.directory, rows, seen.newest)
+    gone = copy_staged(storage, seen.directory, rows, seen.files)
     doomed = {version for version, row in rows.items() if row.is_deleting}
     storage.delete_many(each.info.key for each in seen.files if each.version in doomed)
 
@@ -176,20 +171,12 @@ def synchronise(context: Context, manifest: Manifest, table_id: TableId) -> None
             now.table,
             rows_of(snapshot, now.table),
             now.files,
-            is_copy=lambda row, file: _is_copy(context, now.directory, row, file),
+            copied=lambda row, file: is_copy(storage, now.directory, row, file),
             gone=gone,
         )
 
     settled = transact(manifest, plan)
     storage.delete_many(row.key(seen.directory) for row in settled)
-
-
-def _is_copy(context: Context, directory: str, row: VersionRow, file: ManifestFile) -> bool:
-    try:
-        staged = context.storage.read(row.key(directory)).body
-        return context.storage.read(file.info.key).body == staged
-    except KeyNotFoundError:
-        return row.is_of(file)  # removed once it was copied, as far as anybody can tell
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,10 +52,10 @@ def deregister_table(context: Context, request: DeregisterTableRequest) -> Dereg
 def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]]:
     """Deregister the table, and return its directory and properties."""
     finish_rename(context, table_id)
+    settle(context, table_id)  # a version that waits for its file would go with its row
     found = visible_table(context, table_id)
     if found.facts is None:
         manifest = require_manifest(context, to_do="deregistering it")
-        settle(context, table_id)  # a version that waits for its file would go with its row
         entry = rows.deregister(manifest, table_id)
         return entry.location or "", entry.properties
     place = place_of(context, table_id)

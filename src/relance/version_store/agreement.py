@@ -70,25 +70,40 @@ def put_final(storage: ObjectStorage, target: str, body: bytes) -> bool:
 
 
 def copy_staged(
-    storage: ObjectStorage, directory: str, rows: Mapping[int, VersionRow], newest: int
+    storage: ObjectStorage, directory: str, rows: Mapping[int, VersionRow], files: Sequence[ManifestFile]
 ) -> frozenset[str]:
     """Copy the manifests that are staged for versions after the newest file to their final names, in order.
 
     Returns the paths of rows whose manifest is nowhere.
     """
-    for version in sorted(rows):
-        row = rows[version]
-        if version <= newest or not row.is_staged:
+    there = {each.version: each for each in files}
+    newest = max(there, default=0)
+    for version, row in sorted(rows.items()):
+        file = there.get(version)
+        if not row.is_staged or (file is None and version < newest):
             continue
-        try:
-            body = storage.read(row.key(directory)).body
-        except KeyNotFoundError:
-            if not storage.which_exist([row.final_key(directory)]):
-                return frozenset({row.path})
-            continue  # its creator was faster
-        if not put_final(storage, row.final_key(directory), body):
+        if file is not None:
+            copied = is_copy(storage, directory, row, file)
+        else:
+            try:
+                body = storage.read(row.key(directory)).body
+            except KeyNotFoundError:
+                if not storage.which_exist([row.final_key(directory)]):
+                    return frozenset({row.path})
+                continue  # its creator was faster
+            copied = put_final(storage, row.final_key(directory), body)
+        if not copied:
             break  # lost; and what was staged after it was made for another version before it
     return frozenset()
+
+
+def is_copy(storage: ObjectStorage, directory: str, row: VersionRow, file: ManifestFile) -> bool:
+    """Tell whether a file is the copy of the manifest that was staged for a row."""
+    try:
+        staged = storage.read(row.key(directory)).body
+        return storage.read(file.info.key).body == staged
+    except KeyNotFoundError:
+        return row.is_of(file)  # removed once it was copied, as far as anybody can tell
 
 
 def reconcile(
@@ -96,12 +111,12 @@ def reconcile(
     rows: Mapping[int, VersionRow],
     files: Sequence[ManifestFile],
     *,
-    is_copy: Callable[[VersionRow, ManifestFile], bool],
+    copied: Callable[[VersionRow, ManifestFile], bool],
     gone: Collection[str],
 ) -> tuple[Change, list[VersionRow]]:
     """Return what makes the rows say what the files say, and the rows whose staged manifest is settled.
 
-    `is_copy` tells whether a file is the copy of a staged manifest, `gone` names those that are nowhere.
+    `copied` tells whether a file is the copy of a staged manifest, `gone` names those that are nowhere.
     """
     there = {each.version: each for each in files}
     newest = max(there, default=0)
@@ -117,7 +132,7 @@ def reconcile(
         elif not row.is_staged:
             after[version] = None if file is None else row if row.is_of(file) else adopted_row(table, file)
         elif file is not None:
-            lost = lost or not is_copy(row, file)
+            lost = lost or not copied(row, file)
             after[version] = adopted_row(table, file) if lost else row.final(file)
             settled.append(row)
         elif version < newest or lost or row.path in gone:
