@@ -67,10 +67,11 @@ class Lake:
         return {key: body for key, body in self.files().items() if not key.startswith("__manifest")}
 
     def directories(self) -> set[str]:
-        """Return the names of the directories in the root that are not the manifest."""
+        """Return the names of the directories in the root that are neither the manifest's nor the store's."""
         if not self.folder.exists():
             return set()
-        return {each.name for each in self.folder.iterdir() if each.is_dir() and each.name != "__manifest"}
+        own = {"__manifest", ".relance-local"}
+        return {each.name for each in self.folder.iterdir() if each.is_dir()} - own
 
     def manifest_rows(self) -> dict[str, dict[str, Any]]:
         """Return the rows of the manifest by id, read by Lance alone."""
