@@ -17,15 +17,19 @@ from relance import DirectoryNamespace
 
 TIMEOUT_SECONDS = 120
 
+UNTYPED = -1
+"""Stands for the code of an error that has none, which no caller may ever get."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one process got in one round: a version, or the code of an error."""
+    """What one process got in one round: what the action returned, or the code of an error."""
 
     round: int
     process: int
     code: int | None
     message: str = ""
+    value: Any = None
 
     @property
     def won(self) -> bool:
@@ -48,7 +52,7 @@ def deregister_it(catalog: Any, name: str, process: int) -> None:
     catalog.deregister_table({"id": [name]})
 
 
-Action = Callable[[DirectoryNamespace, str, int], None]
+Action = Callable[[DirectoryNamespace, str, int], Any]
 
 
 class Team:
@@ -71,7 +75,9 @@ class Team:
 @contextmanager
 def team(size: int) -> Iterator[Team]:
     """Run a team of processes for the duration of the block."""
-    context = multiprocessing.get_context("spawn")
+    # Clean processes as with spawn, but what takes seconds to import is imported once for all of them.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["relance"])
     barrier, outcomes = context.Barrier(size), context.Queue()
     pipes = [context.Pipe() for _ in range(size)]
     members = [
@@ -103,7 +109,9 @@ def _take_part(process: int, jobs: Any, barrier: Barrier, outcomes: Any) -> None
 
 def _attempt(catalog: DirectoryNamespace, action: Action, number: int, process: int) -> Outcome:
     try:
-        action(catalog, _name(number), process)
+        value = action(catalog, _name(number), process)
     except LanceNamespaceError as error:
         return Outcome(number, process, int(error.code), str(error))
-    return Outcome(number, process, None)
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AssertionError) as error:
+        return Outcome(number, process, UNTYPED, repr(error))
+    return Outcome(number, process, None, value=value)

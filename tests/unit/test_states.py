@@ -13,6 +13,9 @@ from relance.lifecycle.states import LEASED, TRANSITIONS, VISIBLE, Action, State
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=10)
 
+FROM_NOTHING = {Action.DROP, Action.DEREGISTER, Action.CLAIM_WRITE, Action.MOVE}
+"""What can be done to a name that has no marker."""
+
 
 def _marker(state: State) -> Marker | None:
     if state is State.ABSENT:
@@ -40,7 +43,7 @@ def _marker(state: State) -> Marker | None:
 
 
 def _do(action: Action, marker: Marker | None) -> Marker:
-    assert marker is not None or action in {Action.DROP, Action.DEREGISTER, Action.CLAIM_WRITE}
+    assert marker is not None or action in FROM_NOTHING
     known = marker if marker is not None else moves.cleared("never used")
     makers = {
         Action.DROP: lambda: moves.drop(marker, "n1", at=NOW, ttl=timedelta(days=7), version=3),
@@ -55,6 +58,7 @@ def _do(action: Action, marker: Marker | None) -> Marker:
         Action.CLAIM_WRITE: lambda: moves.claim_write(marker, "n1", until=LATER),
         Action.FINISH_WRITE: lambda: moves.finish_write(known, "n1"),
         Action.CLAIM_SWEEP: lambda: moves.claim_sweep(known, "n1", until=LATER),
+        Action.MOVE: lambda: moves.move(marker, "n1", at=NOW),
     }
     return makers[action]()
 
@@ -63,7 +67,7 @@ def _do(action: Action, marker: Marker | None) -> Marker:
 @pytest.mark.parametrize("action", list(Action))
 def test_a_move_is_made_if_and_only_if_it_is_in_the_table(state: State, action: Action) -> None:
     marker = _marker(state)
-    if marker is None and action not in {Action.DROP, Action.DEREGISTER, Action.CLAIM_WRITE}:
+    if marker is None and action not in FROM_NOTHING:
         assert not is_allowed(state, action)
         return
     if not is_allowed(state, action):

@@ -95,6 +95,12 @@ def claim_sweep(marker: Marker, nonce: str, *, until: datetime) -> Marker:
     return replace(marker, state=state, nonce=nonce, token=nonce, lease_until=until, before=marker.state)
 
 
+def move(marker: Marker | None, nonce: str, *, at: datetime, undid: str = "") -> Marker:
+    """Leave the directory to a row of the manifest; `undid` names the deletion that this ends, if any."""
+    state = target(state_of(marker), Action.MOVE, before=None)
+    return Marker(state, nonce, deleted_at=at, deletion_id=nonce, undid=undid)
+
+
 def claim_write(marker: Marker | None, nonce: str, *, until: datetime) -> Marker:
     """Announce that an overwrite is being committed."""
     state = target(state_of(marker), Action.CLAIM_WRITE, before=None)

@@ -25,7 +25,9 @@ class State(StrEnum):
     WRITING = "writing"
     """An overwrite of a visible table is being committed; hides nothing. A drop may overrule it."""
     SWEEPING = "sweeping"
-    """A cleared or purged marker is about to be removed; it counts as what it was before."""
+    """A marker that is no longer needed is about to be removed; it counts as what it was before."""
+    MOVED = "moved"
+    """The table in this directory is a row's now, under whatever id the manifest says; hidden here."""
 
 
 class Action(StrEnum):
@@ -43,6 +45,7 @@ class Action(StrEnum):
     CLAIM_SWEEP = "claim sweep"
     CLAIM_WRITE = "claim write"
     FINISH_WRITE = "finish write"
+    MOVE = "move"
 
 
 BEFORE = None
@@ -76,6 +79,12 @@ TRANSITIONS: dict[tuple[State, Action], State | None] = {
     (State.WRITING, Action.DROP): State.DELETED,
     (State.CLEARED, Action.CLAIM_SWEEP): State.SWEEPING,
     (State.PURGED, Action.CLAIM_SWEEP): State.SWEEPING,
+    (State.ABSENT, Action.MOVE): State.MOVED,
+    (State.CLEARED, Action.MOVE): State.MOVED,
+    (State.WRITING, Action.MOVE): State.MOVED,
+    (State.DEREGISTERED, Action.MOVE): State.MOVED,
+    (State.DELETED, Action.MOVE): State.MOVED,
+    (State.MOVED, Action.CLAIM_SWEEP): State.SWEEPING,
 }
 """Every move there is; a pair that is not here is refused."""
 

@@ -66,6 +66,8 @@ def why_hidden(parts: Sequence[str], marker: Marker) -> str:
     """Return what became of a hidden table and what can be done, as the end of an error message."""
     if marker.state is State.DEREGISTERED:
         return f"is deregistered: register_table with location '{parts[-1]}.lance' brings it back"
+    if marker.state is State.MOVED:
+        return f"is not in '{parts[-1]}.lance': what lies there has another name in the manifest"
     if marker.deleted_at is None or marker.state in {State.PURGED, State.SWEEPING}:
         return "was purged" if marker.deleted_at is not None else "is hidden"
     dropped = f"was dropped on {_second(marker.deleted_at)}"

@@ -27,13 +27,13 @@ _MARKER = f"{_OURS}marker"
 _ORIGINAL = f"{_OURS}id"
 _CASCADE = f"{_OURS}cascade"
 _PROTECTED = f"{_OURS}protected"
-_MOVED_TO = f"{_OURS}moved_to"
-_BY_ROW = f"{_OURS}by_row"
+MOVED_TO = f"{_OURS}moved_to"
+"""Metadata key: the table has another name, which the marker of this one does not tell yet."""
 
-DECIDED_BY_ROW = _BY_ROW
+BY_ROW = f"{_OURS}by_row"
 """Metadata key: the row decides about its table although that is in the directory of its name."""
 
-HIDING = (_MARKER, _MOVED_TO)
+HIDING = (_MARKER, MOVED_TO)
 """A row whose metadata has one of these keys is not shown under its id."""
 
 
@@ -99,7 +99,7 @@ class Entry:
     @property
     def moved_to(self) -> str | None:
         """The new id of a renamed table, "" of a deregistered one, whose marker does not say so yet."""
-        return self.metadata.get(_MOVED_TO)
+        return self.metadata.get(MOVED_TO)
 
     @property
     def is_visible(self) -> bool:
@@ -108,7 +108,7 @@ class Entry:
     @property
     def has_own_directory(self) -> bool:
         """Whether this is a root table in the directory of its name, which a marker file decides about."""
-        return self._is_at_home and _BY_ROW not in self.metadata
+        return self._is_at_home and BY_ROW not in self.metadata
 
     @property
     def _is_at_home(self) -> bool:
@@ -123,11 +123,11 @@ class Entry:
         return self._with(_PROTECTED, "true" if on else None)
 
     def moved(self, to: str) -> Entry:
-        return self._with(_MOVED_TO, to)
+        return self._with(MOVED_TO, to)
 
     def by_row(self) -> Entry:
         """Return the row as one that decides by itself, wherever its table is."""
-        return self._with(_BY_ROW, "true" if self._is_at_home else None)
+        return self._with(BY_ROW, "true" if self._is_at_home else None)
 
     def renamed(self, object_id: str) -> Entry:
         return replace(self, object_id=object_id)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from relance.identifiers import DELIMITER
 from relance.locations import TABLE_SUFFIX
-from relance.manifest.entry import DROPPED_PREFIX, HIDING, ObjectType
+from relance.manifest.entry import BY_ROW, DROPPED_PREFIX, HIDING, MOVED_TO, ObjectType
 
 _AFTER_DELIMITER = chr(ord(DELIMITER) + 1)
 
@@ -39,6 +39,8 @@ class FileIds:
 
     by_type: dict[str, _Sorted]
     own_directories: frozenset[str] = field(default_factory=frozenset)
+    moved: frozenset[str] = field(default_factory=frozenset)
+    """Ids of tables that have another name now."""
 
 
 COLUMNS = ["object_id", "object_type", "location", "metadata"]
@@ -46,17 +48,22 @@ COLUMNS = ["object_id", "object_type", "location", "metadata"]
 
 def sort_ids(rows: pa.Table) -> FileIds:
     """Return the ids of the rows (with `COLUMNS`) that are shown."""
+    moved = frozenset(rows.filter(_has_key(rows, MOVED_TO))["object_id"].to_pylist())
     shown = pc.invert(pc.starts_with(rows["object_id"], DROPPED_PREFIX))
     for key in HIDING:
-        hidden = pc.fill_null(pc.match_substring(rows["metadata"], f'"{key}"'), False)
-        shown = pc.and_not(shown, hidden)
+        shown = pc.and_not(shown, _has_key(rows, key))
     rows = rows.filter(shown)
     by_type = {}
     for object_type in ObjectType:
         ids = rows.filter(pc.equal(rows["object_type"], object_type.value))["object_id"].combine_chunks()
         by_type[object_type.value] = _Sorted(ids.take(pc.sort_indices(ids)))
     own = pc.equal(pc.binary_join_element_wise(rows["object_id"], TABLE_SUFFIX, ""), rows["location"])
-    return FileIds(by_type, frozenset(rows.filter(pc.fill_null(own, False))["object_id"].to_pylist()))
+    at_home = pc.and_not(pc.fill_null(own, False), _has_key(rows, BY_ROW))
+    return FileIds(by_type, frozenset(rows.filter(at_home)["object_id"].to_pylist()), moved)
+
+
+def _has_key(rows: pa.Table, key: str) -> pa.ChunkedArray:
+    return pc.fill_null(pc.match_substring(rows["metadata"], f'"{key}"'), False)
 
 
 def child_names(

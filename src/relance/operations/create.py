@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from lance_namespace import CreateTableRequest, CreateTableResponse
 
-from relance.errors import RelanceError
+from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
 from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
 from relance.manifest.entry import check_properties
@@ -14,7 +15,7 @@ from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
 from relance.operations.directory.create import create_in_mode
 from relance.operations.generations import state_of_name
-from relance.operations.in_step import claim_name, follow_marker, hold_name
+from relance.operations.in_step import Followed, claim_name, follow_marker, give_way, hold_name
 from relance.operations.managed_versions import settle
 from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.places import place_of, table_id_of
@@ -60,9 +61,27 @@ def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
     place = place_of(context, new.table_id)
     if context.manifest is not None and not _belongs_in_directory(context, place):
         return create_row(context, context.manifest, new, mode)
+    if context.manifest is not None and new.properties:
+        new = _with_own_properties(context, new, mode)
     version = _create_at_home(context, new, mode)
     properties = place.entry.properties if place.entry is not None else {}
     return Created(new.directory, version, new.properties or properties)
+
+
+def _with_own_properties(context: Context, new: NewTable, mode: CreateMode) -> NewTable:
+    """Return what a create wants without the properties that it cannot give to a table that is there.
+
+    Raises:
+        InvalidInputError: the table is declared, and has the properties of its declare.
+    """
+    facts = look_up(context.storage, new.name)
+    if facts.hidden or not facts.holds_table:
+        return new
+    if facts.only_declared:
+        raise InvalidInputError(
+            f"create_table cannot set properties for already declared table '{new.table_id}'"
+        )
+    return replace(new, properties={}) if mode is CreateMode.EXIST_OK else new
 
 
 def _create_at_home(context: Context, new: NewTable, mode: CreateMode) -> int:
@@ -80,7 +99,11 @@ def _create_at_home(context: Context, new: NewTable, mode: CreateMode) -> int:
         with suppress(RelanceError):  # the next operation that meets it brings the row in step
             follow_marker(context, new.table_id, claim=claim)
         raise
-    follow_marker(context, new.table_id, new.properties or None, claim=claim)
+    followed = follow_marker(context, new.table_id, new.properties or None, claim=claim)
+    if followed is Followed.TAKEN:
+        raise give_way(context, new.table_id)
+    if followed is Followed.MOVED:
+        raise ConcurrentModificationError(f"table id '{new.table_id}' was renamed while it was written")
     return version
 
 
@@ -92,6 +115,6 @@ def _belongs_in_directory(context: Context, place: Place) -> bool:
     facts = state.at_home
     if state.visible or facts is None:
         return state.visible
-    if facts.state is State.DEREGISTERED or facts.deregistered_inside:
+    if facts.state in {State.DEREGISTERED, State.MOVED} or facts.deregistered_inside:
         return False  # that directory keeps its data; the name gets a new one
     return not state.dropped or state.dropped[-1].entry is None

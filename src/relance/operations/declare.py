@@ -14,7 +14,7 @@ from relance.manifest.entry import check_properties
 from relance.operations.context import Context
 from relance.operations.directory.claims import settle
 from relance.operations.directory.declare import declare as declare_directory
-from relance.operations.in_step import follow_marker, hold_name
+from relance.operations.in_step import Followed, follow_marker, give_way, hold_name
 from relance.operations.places import place_of, table_id_of
 from relance.operations.rename import finish_rename
 from relance.operations.requests import refuse_properties, with_options
@@ -64,7 +64,8 @@ def declare(context: Context, table_id: TableId, properties: dict[str, str], loc
         with suppress(RelanceError):  # the next operation that meets it brings the row in step
             follow_marker(context, table_id)
         raise
-    follow_marker(context, table_id, properties or None)
+    if follow_marker(context, table_id, properties or None) is Followed.TAKEN:
+        raise give_way(context, table_id)
     return table_directory(table_id.name)
 
 

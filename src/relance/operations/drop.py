@@ -23,10 +23,10 @@ from relance.operations.context import Context
 from relance.operations.deletion import PurgeOptions
 from relance.operations.directory import drop as directory_drop
 from relance.operations.generations import Generation, state_of_name
-from relance.operations.in_step import claim_name, follow_marker
+from relance.operations.in_step import Followed, claim_name, follow_marker
 from relance.operations.places import place_of, table_id_of
 from relance.operations.purge import purge_table
-from relance.operations.rename import finish_rename, undrop_elsewhere
+from relance.operations.rename import finish_rename, renamed_meanwhile, undrop_elsewhere
 from relance.operations.rows import drop as rows_drop
 from relance.operations.rows.declare import settle_name
 from relance.operations.rows.lookups import refuse_protected, taken
@@ -82,7 +82,8 @@ def drop(context: Context, table_id: TableId, ttl: timedelta | None) -> tuple[st
         if ttl is None and context.manifest is not None and rows_drop.TTL_PROPERTY in place.entry.properties:
             ttl = rows_drop.ttl_of(context, context.manifest.latest(), place.entry)
     marker = directory_drop.soft_drop(context, table_id, ttl)
-    follow_marker(context, table_id)
+    if follow_marker(context, table_id) is Followed.MOVED:
+        raise renamed_meanwhile(context, table_id)
     return table_directory(table_id.name), place.entry.properties if place.entry is not None else {}, marker
 
 

@@ -6,16 +6,19 @@ One dropped generation may lie in the directory of the name, any number elsewher
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from relance.identifiers import TableId
 from relance.lifecycle.marker import Marker
+from relance.lifecycle.marker_store import read_marker
+from relance.lifecycle.states import State
 from relance.lifecycle.status import SoftDeleted, soft_deleted
 from relance.listing.lookup import TableFacts, look_up
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Snapshot
 from relance.operations.context import Context
-from relance.operations.directory.dropped import dropped_marker, dropped_markers, is_dropped
+from relance.operations.directory.dropped import dropped_markers, is_dropped
 from relance.resolution import locate
 
 
@@ -52,15 +55,16 @@ def state_of_name(context: Context, table_id: TableId) -> NameState:
     """
     snapshot = None if context.manifest is None else context.manifest.latest()
     place = locate(snapshot, table_id, dir_listing=context.settings.dir_listing)
-    dropped = [] if snapshot is None else list(_rows(snapshot, str(table_id)))
+    facts = None if table_id.namespace else look_up(context.storage, table_id.name)
+    moved = frozenset({table_id.name}) if facts is not None and facts.state is State.MOVED else frozenset()
+    dropped = [] if snapshot is None else list(_rows(snapshot, str(table_id), moved))
     if place.entry is not None and (held := _held(table_id, place.entry)) is not None:
         dropped.append(held)
-    facts = None if table_id.namespace else look_up(context.storage, table_id.name)
     if facts is not None and facts.marker is not None and is_dropped(facts.marker):
         dropped.append(Generation(table_id, facts.marker.marker))
     if place.in_directory:
-        moved = place.entry is not None and place.entry.moved_to is not None
-        visible = facts is not None and facts.holds_table and not facts.hidden and not moved
+        renamed = place.entry is not None and place.entry.moved_to is not None
+        visible = facts is not None and facts.holds_table and not facts.hidden and not renamed
     else:
         entry = place.entry
         visible = entry is not None and entry.object_type == ObjectType.TABLE and entry.is_visible
@@ -77,31 +81,34 @@ def _held(table_id: TableId, entry: Entry) -> Generation | None:
 
 def all_generations(context: Context) -> list[Generation]:
     """Return the dropped generations of all tables, oldest first; damaged markers are left to scrub()."""
-    found = [] if context.manifest is None else list(_rows(context.manifest.latest(), None))
+    snapshot = None if context.manifest is None else context.manifest.latest()
+    at_home = [] if snapshot is None else [each for each in snapshot.dropped() if each.has_own_directory]
+    markers: dict[str, Marker] = {}
     if context.settings.dir_listing:
         markers = {name: stored.marker for name, stored in dropped_markers(context).items()}
-    else:
-        markers = dict(_markers_of_rows(context))
+    moved: set[str] = set()
+    for entry in at_home:
+        name = entry.original_id
+        stored = None if name in markers else read_marker(context.storage, name)
+        if stored is not None and is_dropped(stored):
+            markers[name] = stored.marker
+        elif stored is not None and stored.marker.state is State.MOVED:
+            moved.add(name)
+    found = [] if snapshot is None else list(_rows(snapshot, None, moved))
     found += [Generation(TableId((), name), marker) for name, marker in markers.items()]
     return _in_order(found)
 
 
-def _rows(snapshot: Snapshot, object_id: str | None) -> Iterator[Generation]:
+def _rows(snapshot: Snapshot, object_id: str | None, moved: AbstractSet[str]) -> Iterator[Generation]:
+    """Yield the generations that rows decide about; `moved` are names whose directory is left to its row."""
     for entry in snapshot.dropped(object_id):
         marker = entry.marker
-        if entry.object_type != ObjectType.TABLE or entry.has_own_directory or marker is None:
-            continue  # one in the directory of its name: the marker beside that tells
+        if entry.object_type != ObjectType.TABLE or marker is None:
+            continue
+        if entry.has_own_directory and entry.original_id not in moved:
+            continue  # the marker beside its directory tells
         parts = entry.original_parts
         yield Generation(TableId(parts[:-1], parts[-1]), marker, entry)
-
-
-def _markers_of_rows(context: Context) -> Iterator[tuple[str, Marker]]:
-    assert context.manifest is not None  # one of the two is on
-    for entry in context.manifest.latest().dropped():
-        if entry.has_own_directory:
-            stored = dropped_marker(context, entry.original_id)
-            if stored is not None:
-                yield entry.original_id, stored.marker
 
 
 def _in_order(found: list[Generation]) -> list[Generation]:

@@ -6,9 +6,13 @@ crash, too. The name itself is the manifest's: whoever makes a hidden table visi
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from enum import StrEnum
 
+from relance.errors import TableAlreadyExistsError, TableNotFoundError
 from relance.identifiers import TableId
+from relance.lifecycle import moves
 from relance.lifecycle.marker import Marker
 from relance.lifecycle.marker_store import new_nonce
 from relance.lifecycle.retention import holder_is_gone
@@ -18,11 +22,23 @@ from relance.locations import table_directory
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
+from relance.operations.directory.drop import soft_drop
 from relance.operations.rows.lookups import move, move_versions, taken
 
 _ROUNDS = 5
 
 _CLAIMED = frozenset({State.PURGING, State.REVIVING, State.SWEEPING})
+
+
+class Followed(StrEnum):
+    """Whose the name turned out to be when the rows were brought in step."""
+
+    OWN = "own"
+    """The marker beside the directory decides about it."""
+    MOVED = "moved"
+    """The table in the directory was renamed: a change of its marker came too late."""
+    TAKEN = "taken"
+    """Another table, or a namespace, has the name: what is in the directory cannot be seen."""
 
 
 def follow_marker(
@@ -31,32 +47,52 @@ def follow_marker(
     properties: dict[str, str] | None = None,
     *,
     claim: str | None = None,
-) -> None:
+) -> Followed:
     """Make the rows of a root table say what its marker and directory say.
 
     `properties` are given to the row of a table that is visible. A row that another client claimed is
     left to that client; `claim` is the token of one's own claim, which is given up.
     """
     manifest = context.manifest
+    followed = Followed.OWN
     if manifest is None:
-        return
+        return followed
     for _ in range(_ROUNDS):
-        seen = _follow_once(context, manifest, table_id.name, properties, claim)
+        seen, followed = _follow_once(context, manifest, table_id.name, properties, claim)
         # The marker may have moved after it was read, by a client that found the rows as they should be.
         if _same(seen, look_up(context.storage, table_id.name)):
-            return
+            break
+    return followed
 
 
 def _follow_once(
     context: Context, manifest: Manifest, name: str, properties: dict[str, str] | None, claim: str | None
-) -> TableFacts:
-    def plan(snapshot: Snapshot) -> tuple[Change, TableFacts]:
+) -> tuple[TableFacts, Followed]:
+    def plan(snapshot: Snapshot) -> tuple[Change, tuple[TableFacts, Followed]]:
         facts = look_up(context.storage, name)
+        seen = facts, _whose(snapshot, facts)
         if is_held(context, snapshot, name, claim):
-            return Change(), facts
-        return wanted_change(snapshot, facts, properties), facts
+            return Change(), seen
+        return wanted_change(snapshot, facts, properties), seen
 
     return transact(manifest, plan)
+
+
+def _whose(snapshot: Snapshot, facts: TableFacts) -> Followed:
+    row = snapshot.get([facts.name]).get(facts.name)
+    if facts.state is State.MOVED or (row is not None and row.moved_to is not None):
+        return Followed.MOVED
+    if row is not None and not row.has_own_directory:
+        return Followed.TAKEN
+    return Followed.OWN
+
+
+def give_way(context: Context, table_id: TableId) -> TableAlreadyExistsError:
+    """Drop what was just created in the directory of a name that another object got meanwhile."""
+    with suppress(TableNotFoundError):  # another client did so
+        soft_drop(context, table_id, None)
+        follow_marker(context, table_id)
+    return TableAlreadyExistsError(f"table id '{table_id}': another object got this name meanwhile")
 
 
 def is_held(context: Context, snapshot: Snapshot, name: str, claim: str | None = None) -> bool:
@@ -86,7 +122,7 @@ def claim_name(context: Context, table_id: TableId, marker: Marker) -> str | Non
 
     def plan(snapshot: Snapshot) -> tuple[Change, str]:
         live = snapshot.get([name]).get(name)
-        if live is not None and (not live.has_own_directory or is_held(context, snapshot, name)):
+        if live is not None and _is_not_ours(context, snapshot, live):
             raise taken(table_id, live)
         gone = [each for each in snapshot.dropped(name) if each.has_own_directory]
         source = live if live is not None else (gone[-1] if gone else None)
@@ -113,12 +149,19 @@ def hold_name(context: Context, table_id: TableId, properties: dict[str, str]) -
         live = snapshot.get([table_id.name]).get(table_id.name)
         if live is None:
             return Change(added=(_new(table_id.name).with_properties(properties),)), None
-        if not live.has_own_directory or is_held(context, snapshot, table_id.name):
+        if _is_not_ours(context, snapshot, live):
             raise taken(table_id, live)
         shown = live.restored(table_id.name).with_properties({**live.properties, **properties})
         return (Change() if shown == live else move(snapshot, live, shown)), None
 
     transact(manifest, plan)
+
+
+def _is_not_ours(context: Context, snapshot: Snapshot, row: Entry) -> bool:
+    """Tell whether a row with the name of a directory leads elsewhere, or another client holds it."""
+    if not row.has_own_directory or row.moved_to is not None:
+        return True
+    return is_held(context, snapshot, row.object_id)
 
 
 def _same(one: TableFacts, other: TableFacts) -> bool:
@@ -135,6 +178,8 @@ def wanted_change(snapshot: Snapshot, facts: TableFacts, properties: dict[str, s
     gone = [each for each in snapshot.dropped(facts.name) if each.has_own_directory]
     if live is not None and live.moved_to is not None:
         return Change()  # a rename is under way, and finishes this itself
+    if facts.state is State.MOVED:
+        return _give_back(snapshot, live)
     if facts.state is State.PURGING and live is not None and live.marker is not None:
         return _show_dropped(snapshot, facts, live, gone)  # the claim is given up, and a purge was first
     if facts.state in _CLAIMED:
@@ -146,6 +191,14 @@ def wanted_change(snapshot: Snapshot, facts: TableFacts, properties: dict[str, s
             _show_live(snapshot, facts, live, gone, properties) if name_is_free else _without(snapshot, gone)
         )
     return _without(snapshot, gone if live is None else [live, *gone])
+
+
+def _give_back(snapshot: Snapshot, live: Entry | None) -> Change:
+    """Return what makes a claimed row one of a dropped table again, whose directory is its row's now."""
+    marker = live.marker if live is not None else None
+    if live is None or marker is None:
+        return Change()
+    return move(snapshot, live, live.dropped(moves.recover(marker, new_nonce())).by_row())
 
 
 def _show_live(

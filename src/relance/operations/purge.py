@@ -7,13 +7,15 @@ from datetime import datetime
 from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
 from relance.identifiers import TableId
 from relance.lifecycle.retention import is_purgeable
+from relance.lifecycle.states import State
 from relance.locations import table_directory
 from relance.manifest.entry import ObjectType
 from relance.operations.context import Context
 from relance.operations.deletion import PurgeOptions, PurgeResult
 from relance.operations.directory.purge import purge_name, purgeable_marker
 from relance.operations.generations import Generation, all_generations, state_of_name
-from relance.operations.in_step import follow_marker
+from relance.operations.in_step import Followed, follow_marker
+from relance.operations.rename import renamed_meanwhile
 from relance.operations.rows.declare import settle_name
 from relance.operations.rows.purge import purge_row, require_purgeable
 from relance.resolution import not_found
@@ -50,13 +52,17 @@ def _named(context: Context, table_id: TableId, deletion_id: str | None) -> list
     if state.visible:
         raise InvalidTableStateError(f"table id '{table_id}' is live and cannot be purged: drop it first")
     stored = state.at_home.marker if state.at_home is not None else None
-    if stored is not None and stored.marker.hides:
+    if stored is not None and stored.marker.hides and stored.marker.state is not State.MOVED:
         return [Generation(table_id, stored.marker)]  # deregistered, or files below a tombstone
-    raise not_found(table_id, None)
+    raise not_found(table_id, stored.marker if stored is not None else None)
 
 
 def _purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
     if generation.entry is None:
+        # The drop must be in the manifest first: a rename that came before it is not to lose its files.
+        if follow_marker(context, generation.table_id) is Followed.MOVED:
+            error = renamed_meanwhile(context, generation.table_id)
+            return PurgeResult(tuple(generation.table_id.parts), error=error)
         result = purge_name(context, generation.table_id, options)
         if result.purged:
             follow_marker(context, generation.table_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 
 from lance_namespace import (
@@ -12,16 +13,18 @@ from lance_namespace import (
     RegisterTableResponse,
 )
 
-from relance.errors import InvalidInputError
+from relance.errors import InvalidInputError, RelanceError
 from relance.identifiers import DELIMITER, TableId, parse_namespace_id
+from relance.lifecycle.states import State
+from relance.listing.lookup import look_up
 from relance.locations import directory_of_location, table_directory
 from relance.manifest.entry import check_properties
 from relance.operations.context import Context
 from relance.operations.directory import registration as in_directory
-from relance.operations.in_step import follow_marker
+from relance.operations.in_step import Followed, claim_name, follow_marker
 from relance.operations.managed_versions import settle
 from relance.operations.places import place_of, table_id_of, visible_table
-from relance.operations.rename import finish_rename
+from relance.operations.rename import finish_rename, renamed_meanwhile
 from relance.operations.requests import parse_mode, refuse_properties
 from relance.operations.rows import registration as rows
 from relance.operations.rows.lookups import refuse_protected, require_manifest
@@ -62,7 +65,8 @@ def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]
     if place.entry is not None:
         refuse_protected(place.entry)
     in_directory.deregister(context, table_id, found.facts)
-    follow_marker(context, table_id)
+    if follow_marker(context, table_id) is Followed.MOVED:
+        raise renamed_meanwhile(context, table_id)
     return found.directory, found.properties
 
 
@@ -97,17 +101,26 @@ def register_table(context: Context, request: RegisterTableRequest) -> RegisterT
 def _register_at_home(
     context: Context, table_id: TableId, properties: dict[str, str], *, overwrite: bool
 ) -> None:
-    place = place_of(context, table_id)
-    if place.entry is not None and not place.in_directory:
-        assert context.manifest is not None  # the row came from it
-        directory = table_directory(table_id.name)
-        rows.register(context, context.manifest, table_id, directory, properties, overwrite=overwrite)
-        in_directory.register(context, table_id, known_ok=True)
+    manifest = context.manifest
+    if manifest is None:
+        in_directory.register(context, table_id, known_ok=overwrite)
         return
-    # A directory that is visible but has no row yet is new to the manifest.
-    known_ok = overwrite or (context.manifest is not None and place.entry is None)
-    in_directory.register(context, table_id, known_ok=known_ok)
-    follow_marker(context, table_id, properties or None)
+    place, facts = place_of(context, table_id), look_up(context.storage, table_id.name)
+    if facts.state is State.MOVED or (place.entry is not None and not place.in_directory):
+        # A row has the name or the directory: it goes on by rows.
+        directory = table_directory(table_id.name)
+        rows.register(context, manifest, table_id, directory, properties, overwrite=overwrite)
+        return
+    hidden = facts.marker is not None and facts.state is State.DEREGISTERED
+    claim = claim_name(context, table_id, facts.marker.marker) if facts.marker and hidden else None
+    try:
+        # A directory that is visible but has no row yet is new to the manifest.
+        in_directory.register(context, table_id, known_ok=overwrite or place.entry is None)
+    except RelanceError:
+        with suppress(RelanceError):  # the next operation that meets it brings the row in step
+            follow_marker(context, table_id, claim=claim)
+        raise
+    follow_marker(context, table_id, properties or None, claim=claim)
 
 
 def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:

@@ -59,7 +59,7 @@ def _create_visible(context: Context, new: NewTable, facts: TableFacts, mode: Cr
 
 def _create_over_marker(context: Context, new: NewTable, facts: TableFacts) -> int | None:
     """Create where a marker hides what is there; None means: look again."""
-    if facts.state is State.DEREGISTERED:
+    if facts.state in {State.DEREGISTERED, State.MOVED}:
         raise already_exists(new.table_id, facts)
     stored = settle(context, new.name, facts.marker)
     if stored is not None and stored.marker.state is State.PURGING:

@@ -55,6 +55,11 @@ def already_exists(table_id: TableId, facts: TableFacts) -> TableAlreadyExistsEr
             f"{name} {why_hidden(table_id.parts, facts.marker.marker)}; or write over it with create_table, "
             f"or remove it for good with purge_table(['{table_id}'], force=True)"
         )
+    if facts.state is State.MOVED:
+        return TableAlreadyExistsError(
+            f"{name}: '{table_directory(table_id.name)}' holds a table with another name in the manifest; "
+            "open the catalog with manifest_enabled=true"
+        )
     if facts.hidden:
         return TableAlreadyExistsError(
             f"{name} is deregistered: bring it back with register_table (location '{table_id}.lance') "

@@ -31,16 +31,6 @@ def dropped_markers(context: Context) -> dict[str, StoredMarker]:
     return {each.name: each.stored for each in _hidden(context) if each.stored and is_dropped(each.stored)}
 
 
-def dropped_marker(context: Context, name: str) -> StoredMarker | None:
-    """Return the marker of one table, if it says that the table is dropped.
-
-    Raises:
-        InvalidTableStateError: it cannot be understood.
-    """
-    stored = read_marker(context.storage, name)
-    return stored if stored is not None and is_dropped(stored) else None
-
-
 def is_dropped(stored: StoredMarker) -> bool:
     """Tell whether a marker is one of a drop that is not over."""
     return stored.marker.state in _DROPPED

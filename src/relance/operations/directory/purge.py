@@ -79,6 +79,8 @@ def purgeable_marker(context: Context, table_id: TableId, *, force: bool) -> Sto
             )
         case State.PURGING if not holder_is_gone(marker, now=now, timing=context.timing):
             raise busy(table_id.name, marker)
+        case State.MOVED:
+            raise not_found(table_id, marker)
         case State.PURGED if not context.storage.which_exist([f"{table_directory(table_id.name)}/"]):
             raise not_found(table_id, marker)
     return stored

@@ -17,7 +17,7 @@ from relance.storage.probe import require_replace
 
 
 def sweep_markers(context: Context, *, dry_run: bool) -> list[str]:
-    """Remove cleared and purged markers older than the quarantine, and return their names.
+    """Remove cleared, purged and moved markers older than the quarantine, and return their names.
 
     A store has no conditional delete, so each marker is claimed by a swap first: whoever wants to
     move it meanwhile is told to wait, and a delete that comes late finds the claim or nothing.
@@ -50,6 +50,8 @@ def _is_due(context: Context, name: str, stored: StoredMarker, oldest: datetime)
         emptied = marker.purged_at is not None and marker.purged_at < oldest
         # Files below a tombstone would become visible without it.
         return emptied and not context.storage.which_exist([f"{table_directory(name)}/"])
+    if marker.state is State.MOVED:
+        return not context.storage.which_exist([f"{table_directory(name)}/"])
     return marker.state is State.CLEARED
 
 

@@ -20,7 +20,7 @@ from relance.operations.context import Context
 from relance.operations.lance_tables import is_settled
 from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.rows.declare import insert, settle_name
-from relance.operations.rows.lookups import live_table, new_directory, require_free, taken
+from relance.operations.rows.lookups import new_directory, require_free, row_table, taken
 from relance.operations.rows.revive import revive
 
 _ATTEMPTS = 5
@@ -107,7 +107,7 @@ def _require_same(manifest: Manifest, new: NewTable, directory: str) -> dict[str
 
     def plan(snapshot: Snapshot) -> tuple[Change, dict[str, str]]:
         try:
-            entry = live_table(snapshot, new.table_id)
+            entry = row_table(snapshot, new.table_id)
         except RelanceError as cause:
             raise _moved(new) from cause
         if entry.location != directory:

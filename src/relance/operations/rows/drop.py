@@ -17,7 +17,7 @@ from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy
 from relance.operations.rows.claims import same_drop
-from relance.operations.rows.lookups import live_table, move, refuse_protected, require_free
+from relance.operations.rows.lookups import move, refuse_protected, require_free, row_table
 from relance.resolution import not_found
 
 TTL_PROPERTY = "drop_ttl"
@@ -37,7 +37,7 @@ def drop(
     nonce = new_nonce()
 
     def plan(snapshot: Snapshot) -> tuple[Change, tuple[Entry, Marker]]:
-        entry = live_table(snapshot, table_id)
+        entry = row_table(snapshot, table_id)
         refuse_protected(entry)
         span = ttl if ttl is not None else ttl_of(context, snapshot, entry)
         marker = moves.drop(None, nonce, at=context.clock.now(), ttl=span, version=0)
@@ -83,7 +83,7 @@ def undrop(context: Context, manifest: Manifest, dropped: Entry, target: TableId
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         found, _ = same_drop(snapshot, dropped)
         require_free(context, snapshot, target)
-        return move(snapshot, found, found.restored(str(target))), None
+        return move(snapshot, found, found.restored(str(target)).by_row()), None
 
     transact(manifest, plan)
 

@@ -66,6 +66,19 @@ def live_table(snapshot: Snapshot, table_id: TableId) -> Entry:
     return entry
 
 
+def row_table(snapshot: Snapshot, table_id: TableId) -> Entry:
+    """Return the row of a visible table that the row decides about.
+
+    Raises:
+        TableNotFoundError: there is none.
+        ConcurrentModificationError: it came to be in the directory of its name since it was looked for.
+    """
+    entry = live_table(snapshot, table_id)
+    if entry.has_own_directory:
+        raise ConcurrentModificationError(f"table id '{table_id}' is in another directory now: try again")
+    return entry
+
+
 def require_free(context: Context, snapshot: Snapshot, table_id: TableId) -> None:
     """Check that the table's namespace exists and nothing has its name.
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from relance.errors import InvalidInputError, InvalidTableStateError, TableNotFoundError
 from relance.identifiers import TableId
 from relance.listing.lookup import look_up
-from relance.locations import RESERVED_FILE, TABLE_SUFFIX, VERSIONS_DIRECTORY
+from relance.locations import RESERVED_FILE, TABLE_SUFFIX, VERSIONS_DIRECTORY, table_directory
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.schema import MANIFEST_DIRECTORY
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
+from relance.operations.directory.moving import move_away
 from relance.operations.rows.lookups import (
-    live_table,
     move_versions,
     refuse_protected,
     require_free,
     require_namespace,
+    row_table,
     taken,
 )
 
@@ -59,7 +60,7 @@ def register(
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         _refuse_occupied(snapshot, table_id, directory)
-        new = Entry(str(table_id), ObjectType.TABLE, directory, properties)
+        new = Entry(str(table_id), ObjectType.TABLE, directory, properties).by_row()
         old = snapshot.get([str(table_id)]).get(str(table_id))
         if old is None or not overwrite:
             require_free(context, snapshot, table_id)
@@ -71,6 +72,11 @@ def register(
         versions = move_versions(snapshot, old.object_id, None)
         return Change(removed=(old.object_id, *versions.removed), added=(new,)), None
 
+    name = directory.removesuffix(TABLE_SUFFIX)
+    if table_directory(name) == directory and "/" not in directory:
+        plan(manifest.latest())  # refuses before anything is changed
+        # The directory of a root table that was deregistered: from now on its row decides about it.
+        move_away(context, name)
     transact(manifest, plan)
 
 
@@ -112,7 +118,7 @@ def deregister(manifest: Manifest, table_id: TableId) -> Entry:
     """
 
     def plan(snapshot: Snapshot) -> tuple[Change, Entry]:
-        entry = live_table(snapshot, table_id)
+        entry = row_table(snapshot, table_id)
         refuse_protected(entry)
         versions = move_versions(snapshot, entry.object_id, None)
         return Change(removed=(entry.object_id, *versions.removed)), entry

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from relance.errors import TableNotFoundError
+from relance.errors import ConcurrentModificationError, TableNotFoundError
 from relance.identifiers import TableId
+from relance.lifecycle.retention import holder_is_gone
+from relance.lifecycle.states import State
+from relance.listing.lookup import TableFacts, look_up
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
-from relance.operations.rows.lookups import live_table, move, require_free
+from relance.operations.directory.claims import busy
+from relance.operations.rows.lookups import move, require_free, row_table, taken
+from relance.resolution import not_found
 
 
 def rename(context: Context, manifest: Manifest, table_id: TableId, target: TableId) -> None:
@@ -20,9 +25,9 @@ def rename(context: Context, manifest: Manifest, table_id: TableId, target: Tabl
     """
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
-        entry = live_table(snapshot, table_id)
+        entry = row_table(snapshot, table_id)
         require_free(context, snapshot, target)
-        return move(snapshot, entry, entry.renamed(str(target))), None
+        return move(snapshot, entry, entry.renamed(str(target)).by_row()), None
 
     transact(manifest, plan)
 
@@ -30,7 +35,8 @@ def rename(context: Context, manifest: Manifest, table_id: TableId, target: Tabl
 def begin_move(context: Context, manifest: Manifest, table_id: TableId, target: TableId) -> None:
     """Give a table in the directory of its name a row under another id, which now decides about it.
 
-    The row of the old id says so until the marker beside the directory does.
+    The row of the old id says so until the marker beside the directory does. Between the look at that
+    marker and the commit it may change: whoever drops or deregisters the table then meets this row.
 
     Raises:
         As rename.
@@ -40,19 +46,28 @@ def begin_move(context: Context, manifest: Manifest, table_id: TableId, target: 
         entry = snapshot.get([str(table_id)]).get(str(table_id))
         if entry is None or entry.object_type != ObjectType.TABLE:
             raise TableNotFoundError(f"table id '{table_id}'")
-        if entry.moved_to == str(target):
-            return Change(), None  # by an earlier try that stopped half-way
-        if not entry.is_visible:
-            raise TableNotFoundError(f"table id '{table_id}' was renamed to '{entry.moved_to}'")
+        _require_at_home(context, table_id, entry, look_up(context.storage, table_id.name))
         require_free(context, snapshot, target)
         change = move(snapshot, entry, entry.renamed(str(target)))
-        return Change(change.removed, (*change.added, _moved(entry, target))), None
+        return Change(change.removed, (*change.added, entry.moved(str(target)))), None
 
     transact(manifest, plan)
 
 
-def _moved(entry: Entry, target: TableId) -> Entry:
-    return entry.moved(str(target))
+def _require_at_home(context: Context, table_id: TableId, entry: Entry, facts: TableFacts) -> None:
+    """Check that the table is visible in the directory of its name, and nobody holds it."""
+    if entry.moved_to is not None:
+        raise TableNotFoundError(f"table id '{table_id}' was renamed meanwhile")
+    if entry.marker is not None:
+        raise taken(table_id, entry)
+    if not entry.has_own_directory:
+        raise ConcurrentModificationError(f"table id '{table_id}' is in another directory now: try again")
+    marker = facts.marker.marker if facts.marker is not None else None
+    if facts.hidden or not facts.holds_table:
+        raise not_found(table_id, marker)
+    held = marker is not None and marker.state in {State.SWEEPING, State.WRITING}
+    if marker and held and not holder_is_gone(marker, now=context.clock.now(), timing=context.timing):
+        raise busy(str(table_id), marker)
 
 
 def end_move(manifest: Manifest, table_id: TableId) -> None:
