@@ -110,6 +110,9 @@ class LanceSnapshot:
     def own_directories(self) -> frozenset[str]:
         return frozenset().union(*(each.own_directories for each in self._files))
 
+    def moved(self) -> frozenset[str]:
+        return frozenset().union(*(each.moved for each in self._files))
+
     def table_ids(self, *, after: str | None) -> Iterator[str]:
         return all_ids(self._files, ObjectType.TABLE, after=after)
 

@@ -74,6 +74,9 @@ class Snapshot(Protocol):
     def own_directories(self) -> frozenset[str]:
         """Return the names of root tables whose rows lead to the directory of that name."""
 
+    def moved(self) -> frozenset[str]:
+        """Return the ids of tables that have another name now, which their old marker may not tell yet."""
+
     def table_ids(self, *, after: str | None) -> Iterator[str]:
         """Yield the ids of all visible tables after one, by their bytes."""
 

@@ -88,8 +88,8 @@ def _table_names(
     at_home = snapshot.own_directories()
     elsewhere = [name for name in rows if name not in at_home]
     # The manifest wins where both know a name; of a table at home the directory tells whether it shows.
-    hidden = {name for name in at_home if (entry := snapshot.get([name]).get(name)) and not entry.is_visible}
-    known = {*elsewhere, *hidden}
+    spaces = snapshot.names((), ObjectType.NAMESPACE, after=after)
+    known = {*elsewhere, *spaces, *snapshot.moved()}
     names = (each for each in list_names(context.storage, include_declared=declared) if each not in known)
     listed = (each for each in names if after is None or each.encode() > after.encode())
     shown = (

@@ -76,6 +76,9 @@ class ModelSnapshot:
             each.object_id for each in self.rows.values() if each.is_visible and each.has_own_directory
         )
 
+    def moved(self) -> frozenset[str]:
+        return frozenset(each.object_id for each in self.rows.values() if each.moved_to is not None)
+
     def table_ids(self, *, after: str | None) -> Iterator[str]:
         found = (each.object_id for each in self.rows.values() if each.object_type == ObjectType.TABLE)
         shown = (each for each in found if self.rows[each].is_visible)
