@@ -160,8 +160,8 @@ class TestHead:
         add(manifest, table("a"))
         build = lance_manifest._build
 
-        def append_only(dataset, head, by_fragment, change):  # type: ignore[no-untyped-def]  # as the original
-            operation = build(dataset, head, by_fragment, change)
+        def append_only(*arguments):  # type: ignore[no-untyped-def]  # as the original
+            operation = build(*arguments)
             operation.removed_fragment_ids = []
             operation.updated_fragments = []
             return operation

@@ -23,7 +23,8 @@ HEAD_ID = f"{DROPPED_PREFIX}head"
 """The row that every commit of ours moves, so that no two of them can overlap."""
 
 _OURS = "relance."
-_MARKER = f"{_OURS}marker"
+MARKER = f"{_OURS}marker"
+"""Metadata key: the lifecycle's marker of a dropped object."""
 _ORIGINAL = f"{_OURS}id"
 _CASCADE = f"{_OURS}cascade"
 _PROTECTED = f"{_OURS}protected"
@@ -33,7 +34,7 @@ MOVED_TO = f"{_OURS}moved_to"
 BY_ROW = f"{_OURS}by_row"
 """Metadata key: the row decides about its table although that is in the directory of its name."""
 
-HIDING = (_MARKER, MOVED_TO)
+HIDING = (MARKER, MOVED_TO)
 """A row whose metadata has one of these keys is not shown under its id."""
 
 
@@ -75,8 +76,13 @@ class Entry:
         Raises:
             InvalidTableStateError: it cannot be understood.
         """
-        text = self.metadata.get(_MARKER)
+        text = self.metadata.get(MARKER)
         return None if text is None else decode(text.encode(), name=self.original_id)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a create has claimed this row of a dropped table, which is at its id again."""
+        return not self.is_dropped and MARKER in self.metadata
 
     @property
     def original_id(self) -> str:
@@ -138,11 +144,11 @@ class Entry:
         return replace(row, object_id=DROPPED_PREFIX + marker.deletion_id)
 
     def with_marker(self, marker: Marker) -> Entry:
-        return self._with(_MARKER, encode(marker).decode())
+        return self._with(MARKER, encode(marker).decode())
 
     def restored(self, object_id: str) -> Entry:
         """Return the row without a trace of the drop."""
-        plain = self._with(_MARKER, None)._with(_ORIGINAL, None)._with(_CASCADE, None)
+        plain = self._with(MARKER, None)._with(_ORIGINAL, None)._with(_CASCADE, None)
         return replace(plain, object_id=object_id)
 
     def reviving(self, marker: Marker) -> Entry:

@@ -30,9 +30,10 @@ from relance.errors import (
 from relance.lifecycle.marker_store import new_nonce
 from relance.manifest.entry import HEAD_ID, Entry, ObjectType, encode_row
 from relance.manifest.lance_snapshot import (
+    SMALL_ROWS,
+    FileCache,
     LanceSnapshot,
     Located,
-    NameCache,
     in_reader,
     manifest_errors,
     quoted,
@@ -54,18 +55,22 @@ class LanceManifest:
     table: ManifestTable
     on_commit: Callable[[LanceManifest, lance.LanceDataset], None] | None = None
     """Told of each commit with the new version, to keep the table in shape off the request's path."""
-    _names: NameCache = field(default_factory=NameCache)
+    _files: FileCache = field(default_factory=FileCache)
+    _last: LanceSnapshot | None = None
 
     @property
     def options(self) -> StorageOptions:
         return self.table.options
 
     def latest(self) -> LanceSnapshot:
-        dataset = self.open()
+        dataset, last = self.open(), self._last
+        if last is not None and last.dataset is dataset:
+            return last  # with all that was looked up in it
         if dataset is not None:
             check_schema(dataset.schema)
             check_flags(dataset.metadata, writing=False)
-        return LanceSnapshot(dataset, self._names, self.options)
+        self._last = LanceSnapshot(dataset, self._files, self.options)
+        return self._last
 
     def open(self) -> lance.LanceDataset | None:
         """Return the table's latest version, or None when there is none."""
@@ -125,7 +130,7 @@ class LanceManifest:
         for each in found:
             by_fragment.setdefault(each.fragment, []).append(each.entry.object_id)
         with manifest_errors(self.options):
-            operation = _build(dataset, head, by_fragment, change)
+            operation = _build(dataset, head, by_fragment, change, self._files)
         return self._commit(dataset, Transaction(read.version, operation, uuid=new_nonce()))
 
     def _commit(self, target: str | lance.LanceDataset, transaction: Transaction) -> lance.LanceDataset:
@@ -167,7 +172,7 @@ class LanceManifest:
         assert dataset is not None  # rows were just read from it
         row = pa.Table.from_pylist([_head_row()], schema=dataset.schema)
         with manifest_errors(self.options):
-            # Through the index, duplicates were written (FACTS of Lance 14): never use it here.
+            # Through the index Lance 14 was seen to write duplicates: never use it here.
             dataset.merge_insert("object_id").when_not_matched_insert_all().use_index(False).execute(row)
 
     @property
@@ -188,7 +193,11 @@ def _check_free(found: Sequence[Located], change: Change) -> None:
 
 
 def _build(
-    dataset: lance.LanceDataset, head: int, by_fragment: dict[int, list[str]], change: Change
+    dataset: lance.LanceDataset,
+    head: int,
+    by_fragment: dict[int, list[str]],
+    change: Change,
+    files: FileCache,
 ) -> LanceOperation.BaseOperation:
     """Return the transaction that deletes rows where they are and writes the new head."""
     removed: list[int] = []
@@ -197,7 +206,8 @@ def _build(
     fragment = dataset.get_fragment(head)
     if fragment is not None and fragment.physical_rows <= HEAD_ROWS:
         gone = set(by_fragment.pop(head))
-        rows = [row for row in fragment.to_table().to_pylist() if row["object_id"] not in gone]
+        held = files.rows_of(fragment)
+        rows = [row for object_id, each in held.items() if object_id not in gone for row in each]
         removed.append(head)
     for number, ids in by_fragment.items():
         holder = dataset.get_fragment(number)
@@ -207,8 +217,10 @@ def _build(
             removed.append(number)
         else:
             updated.append(left)
-    rows = [_head_row(), *rows, *map(encode_row, change.added)]
-    written = write_fragments(pa.Table.from_pylist(rows, schema=dataset.schema), dataset, mode="append")
+    table = pa.Table.from_pylist([_head_row(), *rows, *map(encode_row, change.added)], schema=dataset.schema)
+    written = write_fragments(table, dataset, mode="append")
+    if len(table) <= SMALL_ROWS:
+        files.note(written[0], table.to_pylist())
     return LanceOperation.Update(
         removed_fragment_ids=removed, updated_fragments=updated, new_fragments=list(written)
     )

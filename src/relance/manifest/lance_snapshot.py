@@ -11,16 +11,24 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import lance
+from lance.fragment import FragmentMetadata
 
 from relance.config import StorageOptions
 from relance.errors import InvalidTableStateError
 from relance.lance_errors import lance_errors
-from relance.manifest.entry import DROPPED_PREFIX, HEAD_ID, Entry, ObjectType, decode_row
+from relance.manifest.entry import DROPPED_PREFIX, HEAD_ID, MARKER, Entry, ObjectType, decode_row
 from relance.manifest.name_index import COLUMNS, FileIds, all_ids, child_names, sort_ids
 
 _T = TypeVar("_T")
 
 _IDS_PER_QUERY = 500
+
+SMALL_ROWS = 512
+"""Files of at most so many rows are kept in memory whole."""
+
+_MOST_FILES = 64
+_MOST_KNOWN = 10_000
+"""How much is kept: small files, and ids of one version."""
 
 _READERS_NAME = "relance-manifest"
 
@@ -36,12 +44,18 @@ def in_reader(work: Callable[[], _T]) -> _T:
 
 
 class LanceSnapshot:
-    """One version of the manifest table; `dataset` is None while there is none."""
+    """One version of the manifest table; `dataset` is None while there is none.
 
-    def __init__(self, dataset: lance.LanceDataset | None, names: NameCache, options: StorageOptions) -> None:
+    What was looked up is kept: a version does not change. Small files are read once and kept in memory,
+    large ones are asked through the index.
+    """
+
+    def __init__(self, dataset: lance.LanceDataset | None, files: FileCache, options: StorageOptions) -> None:
         self.dataset = dataset
-        self._names = names
+        self._cache = files
         self._options = options
+        self._known: dict[str, list[Located]] = {}
+        self._answers: dict[str, list[Located]] = {}
 
     @property
     def version(self) -> int:
@@ -57,12 +71,44 @@ class LanceSnapshot:
     def find(self, ids: Iterable[str]) -> list[Located]:
         """Return the rows with these ids and where they lie."""
         wanted = sorted(set(ids))
-        found: list[Located] = []
-        for start in range(0, len(wanted), _IDS_PER_QUERY):
-            listed = ", ".join(quoted(each) for each in wanted[start : start + _IDS_PER_QUERY])
-            found += self._query(f"object_id IN ({listed})")
+        unknown = [each for each in wanted if each not in self._known]
+        if unknown:
+            self._learn(unknown)
+        found = [located for each in wanted for located in self._known[each]]
         _refuse_duplicates(found)
         return found
+
+    def _learn(self, ids: Sequence[str]) -> None:
+        """Look ids up, and remember what was found and what was not."""
+        rows: dict[str, list[Located]] = {each: [] for each in ids}
+        for fragment, small in self._small.items():
+            for each in ids:
+                rows[each] += [Located(decode_row(row), fragment) for row in small.get(each, ())]
+        if self._large:
+            for start in range(0, len(ids), _IDS_PER_QUERY):
+                listed = ", ".join(quoted(each) for each in ids[start : start + _IDS_PER_QUERY])
+                for located in self._scan(f"object_id IN ({listed})", self._large):
+                    rows[located.entry.object_id].append(located)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        self._known |= rows
+
+    @cached_property
+    def _small(self) -> dict[int, dict[str, list[dict[str, Any]]]]:
+        """The rows of small files by fragment and id."""
+        dataset = self.dataset
+        if dataset is None:
+            return {}
+        small = [each for each in dataset.get_fragments() if each.physical_rows <= SMALL_ROWS]
+        with manifest_errors(self._options):
+            return in_reader(lambda: {each.fragment_id: self._cache.rows_of(each) for each in small})
+
+    @cached_property
+    def _large(self) -> list[lance.LanceFragment]:
+        dataset = self.dataset
+        if dataset is None:
+            return []
+        return [each for each in dataset.get_fragments() if each.physical_rows > SMALL_ROWS]
 
     def below(self, prefix: str) -> list[Entry]:
         return self._entries(_starts_with("object_id", prefix))
@@ -76,6 +122,10 @@ class LanceSnapshot:
         found = self._entries(f"{where} AND {holds}")
         return [each for each in found if each.original_id == original_id]
 
+    def held(self) -> list[Entry]:
+        found = self._entries(f"contains(metadata, {quoted(json.dumps(MARKER))})")
+        return [each for each in found if each.is_held]
+
     def at_location(self, locations: Iterable[str]) -> list[Entry]:
         wheres = (
             f"location = {quoted(each)} OR {_starts_with('location', each + '/')}" for each in locations
@@ -83,16 +133,20 @@ class LanceSnapshot:
         return self._entries(" OR ".join(f"({each})" for each in wheres))
 
     def _entries(self, where: str) -> list[Entry]:
-        found = [each for each in self._query(where) if each.entry.object_id != HEAD_ID]
+        if where not in self._answers:
+            self._answers[where] = self._scan(where, None)
+        found = [each for each in self._answers[where] if each.entry.object_id != HEAD_ID]
         _refuse_duplicates(found)
         return [each.entry for each in found]
 
-    def _query(self, where: str) -> list[Located]:
+    def _scan(self, where: str, fragments: list[lance.LanceFragment] | None) -> list[Located]:
         dataset = self.dataset
         if dataset is None:
             return []
         with manifest_errors(self._options):
-            rows = in_reader(lambda: dataset.scanner(filter=where, with_row_address=True).to_table())
+            rows = in_reader(
+                lambda: dataset.scanner(filter=where, fragments=fragments, with_row_address=True).to_table()
+            )
         return [_located(row) for row in rows.to_pylist()]
 
     def all_rows(self) -> Iterator[Mapping[str, Any]]:
@@ -122,24 +176,46 @@ class LanceSnapshot:
         if dataset is None:
             return []
         with manifest_errors(self._options):
-            return in_reader(lambda: self._names.files_of(dataset))
+            return in_reader(lambda: self._cache.files_of(dataset))
 
 
-class NameCache:
-    """The ids of each data file of the latest version that was listed."""
+class FileCache:
+    """What was read of the data files of the latest versions, by file and deletions: neither changes."""
 
     def __init__(self) -> None:
-        self._files: dict[str, FileIds] = {}
+        self._ids: dict[str, FileIds] = {}
+        self._rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
 
     def files_of(self, dataset: lance.LanceDataset) -> list[FileIds]:
         """Return the ids of all data files, reading those that are new or had rows deleted."""
-        known, current = self._files, {}
+        known, current = self._ids, {}
         for fragment in dataset.get_fragments():
-            meta = fragment.metadata
-            key = f"{[file.path for file in meta.files]} {meta.deletion_file}"
+            key = _file_key(fragment.metadata)
             current[key] = known.get(key) or sort_ids(fragment.to_table(columns=COLUMNS))
-        self._files = current
+        self._ids = current
         return list(current.values())
+
+    def rows_of(self, fragment: lance.LanceFragment) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of a small file by id."""
+        key = _file_key(fragment.metadata)
+        if key not in self._rows:
+            self._keep(key, fragment.to_table().to_pylist())
+        return self._rows[key]
+
+    def note(self, fragment: FragmentMetadata, rows: list[dict[str, Any]]) -> None:
+        """Keep the rows of a small file that was just written."""
+        self._keep(_file_key(fragment), rows)
+
+    def _keep(self, key: str, rows: list[dict[str, Any]]) -> None:
+        by_id: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            by_id.setdefault(row["object_id"], []).append(row)
+        kept = list(self._rows.items())[-_MOST_FILES:]
+        self._rows = {**dict(kept), key: by_id}
+
+
+def _file_key(fragment: FragmentMetadata) -> str:
+    return f"{[file.path for file in fragment.files]} {fragment.deletion_file}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,9 @@ class Snapshot(Protocol):
     def dropped(self, original_id: str | None = None) -> list[Entry]:
         """Return the rows of dropped objects, of all or of those that had this id."""
 
+    def held(self) -> list[Entry]:
+        """Return the rows of dropped tables that a create has claimed: they are at their id already."""
+
     def at_location(self, locations: Iterable[str]) -> list[Entry]:
         """Return the rows that lead to one of these directories or to something below it."""
 
