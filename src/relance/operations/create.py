@@ -19,7 +19,7 @@ from relance.operations.in_step import Followed, claim_name, follow_marker, give
 from relance.operations.managed_versions import settle
 from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.places import place_of, table_id_of
-from relance.operations.rename import finish_rename
+from relance.operations.rename import finish_rename, make_way
 from relance.operations.requests import parse_mode, refuse_properties, with_options
 from relance.operations.rows.create import Created
 from relance.operations.rows.create import create as create_row
@@ -60,6 +60,7 @@ def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
     finish_rename(context, new.table_id)
     place = place_of(context, new.table_id)
     if context.manifest is not None and not _belongs_in_directory(context, place):
+        make_way(context, new.table_id)
         return create_row(context, context.manifest, new, mode)
     if context.manifest is not None and new.properties:
         new = _with_own_properties(context, new, mode)

@@ -26,7 +26,7 @@ from relance.operations.generations import Generation, state_of_name
 from relance.operations.in_step import Followed, claim_name, follow_marker
 from relance.operations.places import place_of, table_id_of
 from relance.operations.purge import purge_table
-from relance.operations.rename import finish_rename, renamed_meanwhile, undrop_elsewhere
+from relance.operations.rename import finish_rename, making_way, renamed_meanwhile, undrop_elsewhere
 from relance.operations.rows import drop as rows_drop
 from relance.operations.rows.declare import settle_name
 from relance.operations.rows.lookups import refuse_protected, taken
@@ -110,7 +110,8 @@ def undrop_table(
     generation = _chosen(context, table_id, deletion_id)
     if generation.entry is not None:
         assert context.manifest is not None  # the row came from it
-        rows_drop.undrop(context, context.manifest, generation.entry, new_id)
+        manifest, entry = context.manifest, generation.entry
+        making_way(context, new_id, lambda: rows_drop.undrop(context, manifest, entry, new_id))
         return Exists(tuple(new_id.parts))
     if new_id != table_id:
         undrop_elsewhere(context, table_id, new_id)

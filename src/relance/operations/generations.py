@@ -94,9 +94,17 @@ def all_generations(context: Context) -> list[Generation]:
             markers[name] = stored.marker
         elif stored is not None and stored.marker.state is State.MOVED:
             moved.add(name)
-    found = [] if snapshot is None else list(_rows(snapshot, None, moved))
+    found = [] if snapshot is None else [*_rows(snapshot, None, moved), *_claimed(snapshot)]
     found += [Generation(TableId((), name), marker) for name, marker in markers.items()]
     return _in_order(found)
+
+
+def _claimed(snapshot: Snapshot) -> Iterator[Generation]:
+    """Yield the generations that a create is writing over, wherever."""
+    for entry in snapshot.held():
+        found = _held(TableId(entry.parts[:-1], entry.parts[-1]), entry)
+        if found is not None:
+            yield found
 
 
 def _rows(snapshot: Snapshot, object_id: str | None, moved: AbstractSet[str]) -> Iterator[Generation]:

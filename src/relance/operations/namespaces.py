@@ -20,11 +20,12 @@ from lance_namespace import (
 )
 
 from relance.errors import InvalidInputError, NamespaceAlreadyExistsError, NamespaceNotFoundError
-from relance.identifiers import parse_namespace_id
+from relance.identifiers import TableId, parse_namespace_id
 from relance.lifecycle.answers import drop_properties
 from relance.manifest.entry import ObjectType, check_properties
 from relance.operations.context import Context
 from relance.operations.drop import asked_ttl
+from relance.operations.rename import making_way
 from relance.operations.requests import parse_mode
 from relance.operations.rows import namespaces as rows
 from relance.operations.rows.lookups import require_manifest, require_namespace
@@ -110,7 +111,10 @@ def create_namespace(context: Context, request: CreateNamespaceRequest) -> Creat
             return CreateNamespaceResponse()
         raise NamespaceAlreadyExistsError("root namespace")
     manifest = require_manifest(context, to_do="creating a namespace")
-    properties = rows.create(context, manifest, namespace, properties, mode)
+    same = TableId(namespace[:-1], namespace[-1])
+    properties = making_way(
+        context, same, lambda: rows.create(context, manifest, namespace, properties, mode)
+    )
     return CreateNamespaceResponse(properties=properties or None)
 
 
@@ -153,4 +157,6 @@ def undrop_namespace(context: Context, parts: Sequence[str], cascade_id: str | N
     namespace = parse_namespace_id(parts)
     if not namespace:
         raise InvalidInputError("root namespace cannot be dropped, so neither undropped")
-    return sorted(each.parts for each in rows.undrop(manifest, namespace, cascade_id))
+    same = TableId(namespace[:-1], namespace[-1])
+    found = making_way(context, same, lambda: rows.undrop(manifest, namespace, cascade_id))
+    return sorted(each.parts for each in found)

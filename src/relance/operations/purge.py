@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 
-from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    RelanceError,
+    TableNotFoundError,
+)
 from relance.identifiers import TableId
 from relance.lifecycle.retention import is_purgeable
 from relance.lifecycle.states import State
@@ -16,6 +22,7 @@ from relance.operations.directory.purge import purge_name, purgeable_marker
 from relance.operations.generations import Generation, all_generations, state_of_name
 from relance.operations.in_step import Followed, follow_marker
 from relance.operations.rename import renamed_meanwhile
+from relance.operations.rows.claims import settle_revival
 from relance.operations.rows.declare import settle_name
 from relance.operations.rows.purge import purge_row, require_purgeable
 from relance.resolution import not_found
@@ -84,6 +91,8 @@ def purge_tables(
     chosen: list[Generation] = []
     if table_ids is None:
         now = context.clock.now()
+        if not dry_run:
+            _settle_held(context)
         dropped = all_generations(context)
         chosen = [each for each in dropped if is_purgeable(each.marker, now=now, timing=context.timing)]
     for table_id in table_ids or ():
@@ -100,6 +109,15 @@ def purge_tables(
     if table_ids is None and not dry_run:
         _purge_namespaces(context, deleted_before, options)
     return results
+
+
+def _settle_held(context: Context) -> None:
+    """Give back what creates have claimed that are gone: it may be purged then."""
+    if context.manifest is None:
+        return
+    for entry in context.manifest.latest().held():
+        with suppress(ConcurrentModificationError):  # not gone, or another client was first
+            settle_revival(context, context.manifest, entry)
 
 
 def _would_purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:

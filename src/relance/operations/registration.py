@@ -19,12 +19,13 @@ from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
 from relance.locations import directory_of_location, table_directory
 from relance.manifest.entry import check_properties
+from relance.manifest.store import Manifest
 from relance.operations.context import Context
 from relance.operations.directory import registration as in_directory
 from relance.operations.in_step import Followed, claim_name, follow_marker
 from relance.operations.managed_versions import settle
 from relance.operations.places import place_of, table_id_of, visible_table
-from relance.operations.rename import finish_rename, renamed_meanwhile
+from relance.operations.rename import finish_rename, making_way, renamed_meanwhile
 from relance.operations.requests import parse_mode, refuse_properties
 from relance.operations.rows import registration as rows
 from relance.operations.rows.lookups import refuse_protected, require_manifest
@@ -94,7 +95,14 @@ def register_table(context: Context, request: RegisterTableRequest) -> RegisterT
             f"directory is '{table_directory(table_id.name)}'; other places need manifest_enabled=true"
         )
     else:
-        rows.register(context, context.manifest, table_id, directory, properties, overwrite=overwrite)
+        if overwrite and not table_id.namespace:
+            _leave_home(context, context.manifest, table_id, directory)
+        manifest = context.manifest
+        making_way(
+            context,
+            table_id,
+            lambda: rows.register(context, manifest, table_id, directory, properties, overwrite=overwrite),
+        )
     return RegisterTableResponse(location=context.location_of(directory), properties=properties or None)
 
 
@@ -121,6 +129,17 @@ def _register_at_home(
             follow_marker(context, table_id, claim=claim)
         raise
     follow_marker(context, table_id, properties or None, claim=claim)
+
+
+def _leave_home(context: Context, manifest: Manifest, table_id: TableId, directory: str) -> None:
+    """Hide the table in the directory of a name that is to lead elsewhere.
+
+    Otherwise it would be seen again as soon as the row of this name is gone.
+    """
+    place, facts = place_of(context, table_id), look_up(context.storage, table_id.name)
+    if place.in_directory and facts.holds_table and not facts.hidden:
+        rows.check_location(context, manifest, table_id, directory)  # refuses before anything is changed
+        deregister(context, table_id)
 
 
 def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:

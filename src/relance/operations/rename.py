@@ -7,9 +7,18 @@ moves the marker meanwhile looks at the manifest again before it reports success
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from lance_namespace import RenameTableRequest, RenameTableResponse
 
-from relance.errors import InvalidInputError, TableNotFoundError
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    NamespaceAlreadyExistsError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
 from relance.identifiers import TableId, parse_table_id
 from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
@@ -25,6 +34,8 @@ from relance.operations.rows.drop import undrop
 from relance.operations.rows.lookups import require_free, require_manifest
 from relance.operations.rows.rename import begin_move, end_move, rename
 from relance.resolution import not_found
+
+_T = TypeVar("_T")
 
 
 def rename_table(context: Context, request: RenameTableRequest) -> RenameTableResponse:
@@ -43,13 +54,12 @@ def rename_table(context: Context, request: RenameTableRequest) -> RenameTableRe
     if target == table_id:
         raise InvalidInputError(f"table id '{table_id}' already has this name")
     finish_rename(context, table_id)
-    finish_rename(context, target)
     found = visible_table(context, table_id)
     if found.facts is None:
-        rename(context, manifest, table_id, target)
+        making_way(context, target, lambda: rename(context, manifest, table_id, target))
     else:
         follow_marker(context, table_id)  # it may have no row yet
-        begin_move(context, manifest, table_id, target)
+        making_way(context, target, lambda: begin_move(context, manifest, table_id, target))
         finish_rename(context, table_id)
     return RenameTableResponse()
 
@@ -72,6 +82,28 @@ def finish_rename(context: Context, table_id: TableId) -> None:
         if facts.holds_table and not facts.hidden:
             deregister(context, table_id, facts)
     end_move(context.manifest, table_id)
+
+
+def making_way(context: Context, table_id: TableId, take: Callable[[], _T]) -> _T:
+    """Take a name; if a row keeps it that a crash left out of step, bring that in step and take it then."""
+    try:
+        return take()
+    except (TableAlreadyExistsError, NamespaceAlreadyExistsError, ConcurrentModificationError):
+        if not make_way(context, table_id):
+            raise
+    return take()
+
+
+def make_way(context: Context, table_id: TableId) -> bool:
+    """Bring a root name in step, and tell whether a row that kept it is gone."""
+    if context.manifest is None or table_id.namespace:
+        return False
+    place = place_of(context, table_id)
+    if place.entry is None or not place.in_directory:
+        return False
+    finish_rename(context, table_id)
+    follow_marker(context, table_id)
+    return place_of(context, table_id).entry is None
 
 
 def renamed_meanwhile(context: Context, table_id: TableId) -> TableNotFoundError:
@@ -97,7 +129,7 @@ def undrop_elsewhere(context: Context, table_id: TableId, target: TableId) -> No
         raise not_found(table_id, stored.marker if stored else None)
     snapshot = manifest.latest()
     dropped = _own_dropped(snapshot, table_id)
-    require_free(context, snapshot, target)
+    making_way(context, target, lambda: require_free(context, manifest.latest(), target))
     swap_for_moved(context, table_id.name, stored, undid=stored.marker.deletion_id)
     undrop(context, manifest, dropped, target)
 

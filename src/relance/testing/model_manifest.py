@@ -51,6 +51,9 @@ class ModelSnapshot:
         found = self.below(DROPPED_PREFIX)
         return [each for each in found if original_id is None or each.original_id == original_id]
 
+    def held(self) -> list[Entry]:
+        return [each for each in self.rows.values() if each.is_held]
+
     def at_location(self, locations: Iterable[str]) -> list[Entry]:
         wanted = tuple(locations)
         return [

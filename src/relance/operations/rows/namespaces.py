@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from relance.errors import (
+    ConcurrentModificationError,
     InvalidTableStateError,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
@@ -22,6 +23,7 @@ from relance.listing.lookup import look_up
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import NO_CHANGE, Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
+from relance.operations.rows.claims import settle_revival
 from relance.operations.rows.drop import ttl_of
 from relance.operations.rows.lookups import move, refuse_protected, require_namespace
 
@@ -90,6 +92,7 @@ def drop(
         NamespaceNotFoundError: it does not exist.
         NamespaceNotEmptyError: something is in it, and that is not to go too.
         InvalidTableStateError: it, or something in it, is protected.
+        ConcurrentModificationError: a table in it is being created.
     """
     object_id, cascade_id, now = DELIMITER.join(namespace), new_nonce(), context.clock.now()
 
@@ -115,6 +118,15 @@ def drop(
             added += part.added
         return Change(tuple(removed), tuple(added)), top
 
+    try:
+        return transact(manifest, plan)
+    except (NamespaceNotEmptyError, ConcurrentModificationError):
+        # Perhaps only of a create that is gone: what it claimed is no longer in the way then.
+        held = [each for each in manifest.latest().below(object_id + DELIMITER) if each.is_held]
+        if not held:
+            raise
+    for each in held:
+        settle_revival(context, manifest, each)
     return transact(manifest, plan)
 
 
@@ -127,7 +139,7 @@ def _objects_in(snapshot: Snapshot, object_id: str) -> list[Entry]:
 def _refuse_busy(inside: Sequence[Entry]) -> None:
     for each in inside:
         if not each.is_visible:
-            raise InvalidTableStateError(
+            raise ConcurrentModificationError(
                 f"'{each.object_id}' is being changed by another client: try again later"
             )
 

@@ -52,11 +52,7 @@ def register(
         TableAlreadyExistsError: the name is taken.
         NamespaceNotFoundError: the namespace does not exist.
     """
-    check_directory(directory)
-    inside = (f"{directory}/{VERSIONS_DIRECTORY}/", f"{directory}/{RESERVED_FILE}")
-    if not context.storage.which_exist(inside):
-        raise TableNotFoundError(f"table id '{table_id}': no table data at {context.location_of(directory)}")
-    _refuse_directory_table(context, table_id, directory)
+    check_location(context, manifest, table_id, directory)
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         _refuse_occupied(snapshot, table_id, directory)
@@ -80,15 +76,32 @@ def register(
     transact(manifest, plan)
 
 
+def check_location(context: Context, manifest: Manifest, table_id: TableId, directory: str) -> None:
+    """Check that a table may be registered in a directory, as things are now.
+
+    Raises:
+        InvalidInputError: the directory cannot be a table's, or is another table's.
+        TableNotFoundError: there is no table data in it.
+    """
+    check_directory(directory)
+    if any(character in directory for character in "%#?"):
+        raise InvalidInputError(f"location {directory!r} contains one of % # ?, which no Lance URI can carry")
+    inside = (f"{directory}/{VERSIONS_DIRECTORY}/", f"{directory}/{RESERVED_FILE}")
+    if not context.storage.which_exist(inside):
+        raise TableNotFoundError(f"table id '{table_id}': no table data at {context.location_of(directory)}")
+    _refuse_directory_table(context, table_id, directory)
+    _refuse_occupied(manifest.latest(), table_id, directory)
+
+
 def _refuse_directory_table(context: Context, table_id: TableId, directory: str) -> None:
-    """Check that the directory is not that of a root table which is not deregistered."""
+    """Check that the directory is not that of a root table which is not deregistered, nor in one."""
     top = directory.split("/")[0]
     if not top.endswith(TABLE_SUFFIX):
         return
     name = top.removesuffix(TABLE_SUFFIX)
     facts = look_up(context.storage, name)
     dropped = facts.marker is not None and facts.marker.marker.hides and facts.marker.marker.ttl is not None
-    if facts.holds_table and (not facts.hidden or dropped):
+    if facts.holds_table and (not facts.hidden or dropped or directory != top):
         raise InvalidInputError(
             f"table id '{table_id}' cannot be registered at '{directory}': it is the directory of table "
             f"'{name}'; deregister or rename that one"

@@ -1,0 +1,183 @@
+"""A client that dies: after a given number of writes nothing it does has any effect.
+
+A write is a request that changes the store, a commit of the manifest, or one of Lance to a table.
+To die after a write and to die before the next one is the same for everybody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TypeVar
+
+import pyarrow as pa
+
+from relance import DirectoryNamespace
+from relance.config import StorageOptions
+from relance.manifest.store import Change, Manifest, Snapshot
+from relance.operations.lance_tables import LanceTables, PylanceTables, StagedData, TableHead
+from relance.storage.bulk_delete import delete_by_listing
+from relance.storage.probe import capabilities
+from relance.storage.protocol import Deleted, Level, ObjectInfo, ObjectStorage, Stored, Version
+
+_T = TypeVar("_T")
+
+
+class Death(BaseException):
+    """The process is gone; no handler of errors gets to see this."""
+
+
+@dataclass(slots=True)
+class Life:
+    """How many writes are left to a client."""
+
+    left: int
+    done: list[str] = field(default_factory=list)
+    over: bool = False
+
+    def write(self, what: str, act: Callable[[], _T]) -> _T:
+        """Do a write, or die."""
+        self.over = self.over or self.left <= 0
+        self.go_on()
+        result = act()
+        self.left -= 1
+        self.done.append(what)
+        return result
+
+    def go_on(self) -> None:
+        """Notice that one is dead: `finally` does not run in a process that is gone."""
+        if self.over:
+            raise Death
+
+
+@dataclass(slots=True)
+class MortalStorage:
+    """A storage whose client may die before any write."""
+
+    inner: ObjectStorage
+    life: Life
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def cheap_lookups(self) -> bool:
+        return self.inner.cheap_lookups
+
+    def read(self, key: str) -> Stored:
+        self.life.go_on()
+        return self.inner.read(key)
+
+    def create(self, key: str, body: bytes) -> Version:
+        return self.life.write(f"create {key}", lambda: self.inner.create(key, body))
+
+    def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
+        return self.life.write(f"replace {key}", lambda: self.inner.replace(key, body, expected=expected))
+
+    def delete(self, key: str) -> None:
+        self.life.write(f"delete {key}", lambda: self.inner.delete(key))
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.delete(key)
+
+    def delete_below(
+        self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
+    ) -> Iterator[Deleted]:
+        return delete_by_listing(self, prefix, before_batch, largest_batch)
+
+    def is_occupied(self, prefix: str) -> bool:
+        return self.inner.is_occupied(prefix)
+
+    def prune(self, prefix: str) -> None:
+        self.life.go_on()
+        self.inner.prune(prefix)
+
+    def head(self, key: str) -> ObjectInfo:
+        self.life.go_on()
+        return self.inner.head(key)
+
+    def list_level(self, prefix: str) -> Level:
+        self.life.go_on()
+        return self.inner.list_level(prefix)
+
+    def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
+        self.life.go_on()
+        return self.inner.list_recursive(prefix)
+
+    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
+        self.life.go_on()
+        return self.inner.which_exist(paths)
+
+
+@dataclass(slots=True)
+class MortalManifest:
+    """A manifest whose client may die before any commit."""
+
+    inner: Manifest
+    life: Life
+
+    def latest(self) -> Snapshot:
+        self.life.go_on()
+        return self.inner.latest()
+
+    def commit(self, read: Snapshot, change: Change) -> None:
+        self.life.write("commit __manifest", lambda: self.inner.commit(read, change))
+
+    def back_off(self, attempt: int) -> None:
+        self.inner.back_off(attempt)
+
+    def set_metadata(self, values: Mapping[str, str]) -> None:
+        self.life.write("set metadata", lambda: self.inner.set_metadata(values))
+
+
+@dataclass(slots=True)
+class MortalTables:
+    """Lance, used by a client that may die before it writes data or commits it."""
+
+    inner: LanceTables
+    life: Life
+
+    def head(self, directory: str) -> TableHead | None:
+        self.life.go_on()
+        return self.inner.head(directory)
+
+    def stage(
+        self, directory: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
+    ) -> StagedData:
+        return self.life.write(
+            f"stage {directory}",
+            lambda: self.inner.stage(directory, data, token=token, overwrite=overwrite, options=options),
+        )
+
+    def commit(
+        self, directory: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
+    ) -> int:
+        return self.life.write(
+            f"commit {directory}",
+            lambda: self.inner.commit(directory, staged, first=first, timeout=timeout, options=options),
+        )
+
+    def committed_version(self, directory: str, token: str, *, after: int) -> int | None:
+        self.life.go_on()
+        return self.inner.committed_version(directory, token, after=after)
+
+    def discard(self, staged: StagedData) -> None:
+        self.inner.discard(staged)
+
+
+def make_mortal(catalog: DirectoryNamespace, writes: int) -> Life:
+    """Let a catalog do this many writes and then die."""
+    life, context = Life(writes), catalog._context
+    capabilities(context.storage)  # found out by writing, once for each process
+    storage = MortalStorage(context.storage, life)
+    tables = PylanceTables(storage, context.connection.lance_uri, context.connection.lance_options)
+    catalog._context = replace(
+        context,
+        connection=replace(context.connection, storage=storage),
+        manifest=None if context.manifest is None else MortalManifest(context.manifest, life),
+        tables=MortalTables(tables, life),
+    )
+    return life
