@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
@@ -20,13 +21,13 @@ from relance.testing.model_manifest import ModelManifest
 
 
 def open_lance(root: Path) -> LanceManifest:
-    return LanceManifest(ManifestTable(LocalDiskStorage(root), f"{root}/__manifest", StorageOptions()))
+    return LanceManifest(ManifestTable(LocalDiskStorage(str(root)), f"{root}/__manifest", StorageOptions()))
 
 
 @pytest.fixture(params=["model", "lance"])
 def manifest(request: pytest.FixtureRequest, tmp_path: Path) -> Manifest:
     if request.param == "model":
-        return ModelManifest(LocalDiskStorage(tmp_path))
+        return ModelManifest(LocalDiskStorage(str(tmp_path)))
     return open_lance(tmp_path)
 
 
@@ -160,7 +161,7 @@ class TestHead:
         add(manifest, table("a"))
         build = lance_manifest._build
 
-        def append_only(*arguments):  # type: ignore[no-untyped-def]  # as the original
+        def append_only(*arguments: Any) -> Any:
             operation = build(*arguments)
             operation.removed_fragment_ids = []
             operation.updated_fragments = []
