@@ -63,8 +63,9 @@ class Lake:
         return snapshot(self.folder)
 
     def table_files(self) -> dict[str, bytes]:
-        """Return everything but the manifest."""
-        return {key: body for key, body in self.files().items() if not key.startswith("__manifest")}
+        """Return everything but the manifest and what the store keeps for itself."""
+        own = ("__manifest/", ".relance-local/")
+        return {key: body for key, body in self.files().items() if not key.startswith(own)}
 
     def directories(self) -> set[str]:
         """Return the names of the directories in the root that are neither the manifest's nor the store's."""
