@@ -1,16 +1,21 @@
 """A client that dies: after a given number of writes nothing it does has any effect.
 
 A write is a request that changes the store, a commit of the manifest, or one of Lance to a table.
-To die after a write and to die before the next one is the same for everybody else.
+To die after a write and to die before the next one is the same for everybody else. Answers that a
+living client does not get are here too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TypeVar
+from enum import StrEnum
+from typing import Any, TypeVar
+from unittest import mock
 
+import lance
 import pyarrow as pa
 
 from relance import DirectoryNamespace
@@ -166,6 +171,44 @@ class MortalTables:
 
     def discard(self, staged: StagedData) -> None:
         self.inner.discard(staged)
+
+
+class Answer(StrEnum):
+    """What becomes of the answer to a commit."""
+
+    LOST = "lost"
+    """It is done, and the connection breaks."""
+    ODD = "odd"
+    """It is done, and the client library raises something that nobody has seen before."""
+    CONFLICT = "conflict with itself"
+    """It is done, and the client library tries again and finds the version taken."""
+    REFUSED = "refused"
+    """It is not done, and the connection breaks."""
+
+
+_MESSAGES = {
+    Answer.LOST: "LanceError(IO): Generic S3 error: error sending request for url (http://store/x)",
+    Answer.ODD: "LanceError(IO): the moon is full",
+    Answer.CONFLICT: "Commit conflict for version 9: There was a concurrent commit",
+    Answer.REFUSED: "LanceError(IO): Generic S3 error: error sending request for url (http://store/x)",
+}
+
+
+@contextmanager
+def commit_answered(number: int, answer: Answer) -> Iterator[list[str]]:
+    """Give this answer to the commit of this number that Lance makes; yields where commits were made."""
+    commit, made = lance.LanceDataset.commit, list[str]()
+
+    def answered(target: Any, *arguments: Any, **options: Any) -> Any:
+        made.append(target if isinstance(target, str) else str(target.uri))
+        if len(made) != number:
+            return commit(target, *arguments, **options)
+        if answer is not Answer.REFUSED:
+            commit(target, *arguments, **options)
+        raise OSError(_MESSAGES[answer])
+
+    with mock.patch.object(lance.LanceDataset, "commit", staticmethod(answered)):
+        yield made
 
 
 def make_mortal(catalog: DirectoryNamespace, writes: int) -> Life:
