@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance.dataset import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
@@ -28,15 +29,13 @@ from relance.errors import (
     ServiceUnavailableError,
 )
 from relance.lifecycle.marker_store import new_nonce
+from relance.manifest.data_files import FileCache
 from relance.manifest.entry import HEAD_ID, Entry, ObjectType, encode_row
 from relance.manifest.lance_snapshot import (
-    SMALL_ROWS,
-    FileCache,
     LanceSnapshot,
     Located,
     in_reader,
     manifest_errors,
-    quoted,
 )
 from relance.manifest.opening import ManifestTable
 from relance.manifest.schema import SCHEMA, check_flags, check_schema
@@ -126,12 +125,23 @@ class LanceManifest:
             self._add_head()
             raise ManifestConflictError("the manifest got its head row")
         _check_free(found, change)
-        by_fragment: dict[int, list[str]] = {}
+        by_fragment: dict[int, list[int]] = {}
         for each in found:
-            by_fragment.setdefault(each.fragment, []).append(each.entry.object_id)
+            by_fragment.setdefault(each.fragment, []).append(each.offset)
+        rows = pa.Table.from_pylist([_head_row(), *map(encode_row, change.added)], schema=dataset.schema)
+        removed: list[int] = []
+        old = read.rows_in(head)
+        if old is not None and len(old) <= HEAD_ROWS:
+            kept = old.filter(pc.invert(pc.is_in(old["object_id"], pa.array(gone))))
+            rows = pa.concat_tables([rows, kept.cast(dataset.schema)]).combine_chunks()
+            removed.append(head)
+            del by_fragment[head]
         with manifest_errors(self.options):
-            operation = _build(dataset, head, by_fragment, change, self._files)
-        return self._commit(dataset, Transaction(read.version, operation, uuid=new_nonce()))
+            written = write_fragments(rows, dataset, mode="append")
+            operation = _build(dataset, removed, by_fragment, written)
+        committed = self._commit(dataset, Transaction(read.version, operation, uuid=new_nonce()))
+        self._files.note(written, rows)
+        return committed
 
     def _commit(self, target: str | lance.LanceDataset, transaction: Transaction) -> lance.LanceDataset:
         try:
@@ -194,33 +204,20 @@ def _check_free(found: Sequence[Located], change: Change) -> None:
 
 def _build(
     dataset: lance.LanceDataset,
-    head: int,
-    by_fragment: dict[int, list[str]],
-    change: Change,
-    files: FileCache,
+    removed: Sequence[int],
+    by_fragment: Mapping[int, Sequence[int]],
+    written: Sequence[FragmentMetadata],
 ) -> LanceOperation.BaseOperation:
-    """Return the transaction that deletes rows where they are and writes the new head."""
-    removed: list[int] = []
-    updated: list[FragmentMetadata] = []
-    rows: list[dict[str, Any]] = []
-    fragment = dataset.get_fragment(head)
-    if fragment is not None and fragment.physical_rows <= HEAD_ROWS:
-        gone = set(by_fragment.pop(head))
-        held = files.rows_of(fragment)
-        rows = [row for object_id, each in held.items() if object_id not in gone for row in each]
-        removed.append(head)
-    for number, ids in by_fragment.items():
+    """Return the transaction that deletes rows where they are and adds the new head."""
+    gone, updated = list(removed), []
+    for number, offsets in by_fragment.items():
         holder = dataset.get_fragment(number)
         assert holder is not None  # rows were just found there
-        left = holder.delete(f"object_id IN ({', '.join(quoted(each) for each in ids)})")
+        left = holder.delete_rows(list(offsets))
         if left is None:
-            removed.append(number)
+            gone.append(number)
         else:
             updated.append(left)
-    table = pa.Table.from_pylist([_head_row(), *rows, *map(encode_row, change.added)], schema=dataset.schema)
-    written = write_fragments(table, dataset, mode="append")
-    if len(table) <= SMALL_ROWS:
-        files.note(written[0], table.to_pylist())
     return LanceOperation.Update(
-        removed_fragment_ids=removed, updated_fragments=updated, new_fragments=list(written)
+        removed_fragment_ids=gone, updated_fragments=updated, new_fragments=list(written)
     )

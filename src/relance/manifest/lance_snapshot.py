@@ -11,24 +11,21 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import lance
-from lance.fragment import FragmentMetadata
+import pyarrow as pa
 
 from relance.config import StorageOptions
 from relance.errors import InvalidTableStateError
 from relance.lance_errors import lance_errors
+from relance.manifest.data_files import FileCache, Files, split_address
 from relance.manifest.entry import DROPPED_PREFIX, HEAD_ID, MARKER, Entry, ObjectType, decode_row
-from relance.manifest.name_index import COLUMNS, FileIds, all_ids, child_names, sort_ids
+from relance.manifest.name_index import FileNames, all_ids, child_names
 
 _T = TypeVar("_T")
 
 _IDS_PER_QUERY = 500
 
-SMALL_ROWS = 512
-"""Files of at most so many rows are kept in memory whole."""
-
-_MOST_FILES = 64
 _MOST_KNOWN = 10_000
-"""How much is kept: small files, and ids of one version."""
+"""How many ids of one version are kept."""
 
 _READERS_NAME = "relance-manifest"
 
@@ -71,44 +68,36 @@ class LanceSnapshot:
     def find(self, ids: Iterable[str]) -> list[Located]:
         """Return the rows with these ids and where they lie."""
         wanted = sorted(set(ids))
-        unknown = [each for each in wanted if each not in self._known]
-        if unknown:
-            self._learn(unknown)
-        found = [located for each in wanted for located in self._known[each]]
+        known = self._known
+        unknown = [each for each in wanted if each not in known]
+        # The head too: a commit asks for it next.
+        new = self._look_up(sorted({*unknown, HEAD_ID})) if unknown else {}
+        found = [located for each in wanted for located in (new[each] if each in new else known[each])]
+        if len(known) > _MOST_KNOWN:
+            self._known = {}
+        self._known.update(new)
         _refuse_duplicates(found)
         return found
 
-    def _learn(self, ids: Sequence[str]) -> None:
-        """Look ids up, and remember what was found and what was not."""
+    def _look_up(self, ids: Sequence[str]) -> dict[str, list[Located]]:
+        """Return what was found for each id, also when that is nothing."""
         rows: dict[str, list[Located]] = {each: [] for each in ids}
-        for fragment, small in self._small.items():
+        for fragment, small in self._files.small.items():
             for each in ids:
-                rows[each] += [Located(decode_row(row), fragment) for row in small.get(each, ())]
-        if self._large:
+                rows[each] += [Located(decode_row(row), fragment, offset) for row, offset in small.find(each)]
+        if rows[HEAD_ID]:
+            ids = [each for each in ids if each != HEAD_ID]  # nearly always there, and there is only one
+        if self._files.large:
             for start in range(0, len(ids), _IDS_PER_QUERY):
                 listed = ", ".join(quoted(each) for each in ids[start : start + _IDS_PER_QUERY])
-                for located in self._scan(f"object_id IN ({listed})", self._large):
+                for located in self._scan(f"object_id IN ({listed})", self._files.large):
                     rows[located.entry.object_id].append(located)
-        if len(self._known) > _MOST_KNOWN:
-            self._known.clear()
-        self._known |= rows
+        return rows
 
-    @cached_property
-    def _small(self) -> dict[int, dict[str, list[dict[str, Any]]]]:
-        """The rows of small files by fragment and id."""
-        dataset = self.dataset
-        if dataset is None:
-            return {}
-        small = [each for each in dataset.get_fragments() if each.physical_rows <= SMALL_ROWS]
-        with manifest_errors(self._options):
-            return in_reader(lambda: {each.fragment_id: self._cache.rows_of(each) for each in small})
-
-    @cached_property
-    def _large(self) -> list[lance.LanceFragment]:
-        dataset = self.dataset
-        if dataset is None:
-            return []
-        return [each for each in dataset.get_fragments() if each.physical_rows > SMALL_ROWS]
+    def rows_in(self, fragment: int) -> pa.Table | None:
+        """Return the rows of a small data file; None of a large one."""
+        file = self._files.small.get(fragment)
+        return None if file is None else file.rows
 
     def below(self, prefix: str) -> list[Entry]:
         return self._entries(_starts_with("object_id", prefix))
@@ -159,75 +148,42 @@ class LanceSnapshot:
             yield from rows.to_pylist()
 
     def names(self, namespace: Sequence[str], object_type: str, *, after: str | None) -> Iterator[str]:
-        return child_names(self._files, namespace, object_type, after=after)
+        return child_names(self._names, namespace, object_type, after=after)
 
     def own_directories(self) -> frozenset[str]:
-        return frozenset().union(*(each.own_directories for each in self._files))
+        return frozenset(name for each in self._names for name in each.live_among(each.ids.at_home))
 
     def moved(self) -> frozenset[str]:
-        return frozenset().union(*(each.moved for each in self._files))
+        return frozenset(name for each in self._names for name in each.live_among(each.ids.moved))
 
     def table_ids(self, *, after: str | None) -> Iterator[str]:
-        return all_ids(self._files, ObjectType.TABLE, after=after)
+        return all_ids(self._names, ObjectType.TABLE, after=after)
 
     @cached_property
-    def _files(self) -> list[FileIds]:
+    def _names(self) -> list[FileNames]:
+        with manifest_errors(self._options):
+            return in_reader(lambda: self._cache.names_in(self._files))
+
+    @cached_property
+    def _files(self) -> Files:
         dataset = self.dataset
         if dataset is None:
-            return []
+            return Files({}, [])
         with manifest_errors(self._options):
             return in_reader(lambda: self._cache.files_of(dataset))
 
 
-class FileCache:
-    """What was read of the data files of the latest versions, by file and deletions: neither changes."""
-
-    def __init__(self) -> None:
-        self._ids: dict[str, FileIds] = {}
-        self._rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
-
-    def files_of(self, dataset: lance.LanceDataset) -> list[FileIds]:
-        """Return the ids of all data files, reading those that are new or had rows deleted."""
-        known, current = self._ids, {}
-        for fragment in dataset.get_fragments():
-            key = _file_key(fragment.metadata)
-            current[key] = known.get(key) or sort_ids(fragment.to_table(columns=COLUMNS))
-        self._ids = current
-        return list(current.values())
-
-    def rows_of(self, fragment: lance.LanceFragment) -> dict[str, list[dict[str, Any]]]:
-        """Return the rows of a small file by id."""
-        key = _file_key(fragment.metadata)
-        if key not in self._rows:
-            self._keep(key, fragment.to_table().to_pylist())
-        return self._rows[key]
-
-    def note(self, fragment: FragmentMetadata, rows: list[dict[str, Any]]) -> None:
-        """Keep the rows of a small file that was just written."""
-        self._keep(_file_key(fragment), rows)
-
-    def _keep(self, key: str, rows: list[dict[str, Any]]) -> None:
-        by_id: dict[str, list[dict[str, Any]]] = {}
-        for row in rows:
-            by_id.setdefault(row["object_id"], []).append(row)
-        kept = list(self._rows.items())[-_MOST_FILES:]
-        self._rows = {**dict(kept), key: by_id}
-
-
-def _file_key(fragment: FragmentMetadata) -> str:
-    return f"{[file.path for file in fragment.files]} {fragment.deletion_file}"
-
-
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A row and the fragment it is in."""
+    """A row and its place: the fragment it is in and its number there."""
 
     entry: Entry
     fragment: int
+    offset: int
 
 
 def _located(row: dict[str, Any]) -> Located:
-    return Located(decode_row(row), row.pop("_rowaddr") >> 32)
+    return Located(decode_row(row), *split_address(row.pop("_rowaddr")))
 
 
 def _refuse_duplicates(found: Sequence[Located]) -> None:

@@ -1,0 +1,134 @@
+"""What is kept in memory of the manifest's data files: a file is never changed, only replaced.
+
+Small files are kept whole: each commit writes the head anew, and a lookup after it need not read that
+again. Of large ones the ids are kept once a listing asked for them, and which rows are deleted apart,
+so that a drop does not make the next listing read all of them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance.fragment import FragmentMetadata, LanceFragment
+
+from relance.manifest.name_index import COLUMNS, FileIds, FileNames, sort_ids
+
+_SMALL_ROWS = 512
+"""More than the head grows to by itself."""
+_MANY_FILES = 64
+"""More small files than upkeep leaves: the rest are looked into through the table's index."""
+_ADDRESS_BITS = 32
+_OFFSET = (1 << _ADDRESS_BITS) - 1
+
+
+@dataclass(frozen=True)
+class SmallFile:
+    """The rows of a small data file that are not deleted, and their places in it."""
+
+    rows: pa.Table
+    offsets: list[int]
+
+    def find(self, object_id: str) -> Iterator[tuple[dict[str, Any], int]]:
+        """Yield the rows with this id and their places."""
+        for position in self._positions.get(object_id, ()):
+            yield self.rows.slice(position, 1).to_pylist()[0], self.offsets[position]
+
+    @cached_property
+    def _positions(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for position, object_id in enumerate(self.rows["object_id"].to_pylist()):
+            found.setdefault(object_id, []).append(position)
+        return found
+
+    @cached_property
+    def names(self) -> FileNames:
+        return FileNames(sort_ids(self.rows.select(COLUMNS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The data files of one version: small ones by fragment id, and the fragments of the others."""
+
+    small: dict[int, SmallFile]
+    large: list[LanceFragment]
+
+
+@dataclass(slots=True)
+class FileCache:
+    """What was read of data files. Threads may share it; what it forgets is read again."""
+
+    _small: dict[str, SmallFile] = field(default_factory=dict)
+    _ids: dict[str, FileIds] = field(default_factory=dict)
+    _names: dict[str, FileNames] = field(default_factory=dict)
+
+    def files_of(self, dataset: lance.LanceDataset) -> Files:
+        """Return the data files of a version, reading the small ones that are new."""
+        known = self._small
+        current: dict[str, SmallFile] = {}
+        files = Files({}, [])
+        for fragment in dataset.get_fragments():
+            if fragment.physical_rows > _SMALL_ROWS or len(current) >= _MANY_FILES:
+                files.large.append(fragment)
+                continue
+            key = _key(fragment.metadata)
+            current[key] = known.get(key) or _read_small(fragment)
+            files.small[fragment.fragment_id] = current[key]
+        self._small = current
+        return files
+
+    def note(self, written: Iterable[FragmentMetadata], rows: pa.Table) -> None:
+        """Remember the rows of a file that was just written."""
+        metas = list(written)
+        if len(metas) == 1 and len(rows) <= _SMALL_ROWS:
+            self._small = {**self._small, _key(metas[0]): SmallFile(rows, list(range(len(rows))))}
+
+    def names_in(self, files: Files) -> list[FileNames]:
+        """Return the ids in all data files, reading the large ones that are new."""
+        ids: dict[str, FileIds] = {}
+        names: dict[str, FileNames] = {}
+        for fragment in files.large:
+            meta = fragment.metadata
+            data, key = _data_key(meta), _key(meta)
+            ids[data] = self._ids.get(data) or _read_ids(fragment)
+            names[key] = self._names.get(key) or FileNames(ids[data], _live_rows(fragment))
+        self._ids, self._names = ids, names
+        return [*names.values(), *(each.names for each in files.small.values())]
+
+
+def _data_key(meta: FragmentMetadata) -> str:
+    return f"{[file.path for file in meta.files]} {meta.overlays}"
+
+
+def _key(meta: FragmentMetadata) -> str:
+    """Identify a data file together with which of its rows are deleted."""
+    deleted = meta.deletion_file
+    return f"{_data_key(meta)} {deleted.path(meta.id) if deleted is not None else None}"
+
+
+def _read_small(fragment: LanceFragment) -> SmallFile:
+    rows = fragment.to_table(with_row_address=True)
+    offsets = [address & _OFFSET for address in rows["_rowaddr"].to_pylist()]
+    return SmallFile(rows.drop_columns(["_rowaddr"]), offsets)
+
+
+def _read_ids(fragment: LanceFragment) -> FileIds:
+    """Read the ids of all rows; deleted ones too, so that they stay true when more are deleted."""
+    return sort_ids(fragment.to_table(columns=COLUMNS, with_row_id=True, include_deleted_rows=True))
+
+
+def _live_rows(fragment: LanceFragment) -> pa.BooleanArray | None:
+    """Return for each row of the file whether it is not deleted; None when none is."""
+    if not fragment.num_deletions:
+        return None
+    rows = fragment.to_table(columns=[], with_row_id=True, include_deleted_rows=True)
+    return rows["_rowid"].is_valid().combine_chunks()
+
+
+def split_address(address: int) -> tuple[int, int]:
+    """Return the fragment and the place in it that a row address stands for."""
+    return address >> _ADDRESS_BITS, address & _OFFSET

@@ -1,0 +1,176 @@
+"""What is kept in memory of the manifest's files is what the table holds, whoever wrote it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.namespace import CreateNamespaceRequest
+from lance.namespace import DirectoryNamespace as NativeNamespace
+
+from relance.config import StorageOptions
+from relance.manifest import data_files, lance_manifest
+from relance.manifest.entry import Entry, ObjectType, decode_row
+from relance.manifest.lance_manifest import LanceManifest
+from relance.manifest.opening import ManifestTable
+from relance.manifest.schema import SCHEMA
+from relance.manifest.store import Change, transact
+from relance.manifest.upkeep import keep_up
+from relance.storage.local_disk import LocalDiskStorage
+
+METADATA: tuple[dict[str, str], ...] = (
+    {},
+    {"k": "v"},
+    {"relance.moved_to": "elsewhere"},
+    {"k": "relance.moved_to"},
+    {"relance.by_row": "true"},
+)
+"""The fourth only says the word."""
+
+
+def open_manifest(root: Path) -> LanceManifest:
+    return LanceManifest(ManifestTable(LocalDiskStorage(str(root)), f"{root}/__manifest", StorageOptions()))
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> LanceManifest:
+    return open_manifest(tmp_path)
+
+
+@pytest.fixture
+def tiny_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make nearly every file count as large."""
+    monkeypatch.setattr(data_files, "_SMALL_ROWS", 4)
+    monkeypatch.setattr(lance_manifest, "HEAD_ROWS", 3)
+
+
+def table(object_id: str, metadata: dict[str, str] | None = None, location: str | None = None) -> Entry:
+    return Entry(object_id, ObjectType.TABLE, location or f"{object_id}.lance", metadata or {})
+
+
+def write(manifest: LanceManifest, *, added: Sequence[Entry] = (), removed: Sequence[str] = ()) -> None:
+    transact(manifest, lambda _: (Change(tuple(removed), tuple(added)), None))
+
+
+def rows_on_disk(manifest: LanceManifest) -> dict[str, Entry]:
+    """Read the table as it is, past all that is kept of it and past its indexes."""
+    dataset = lance.dataset(manifest.table.uri)
+    found = [decode_row(row) for row in dataset.to_table().to_pylist()]
+    assert len({each.object_id for each in found}) == len(found)
+    return {each.object_id: each for each in found if not each.is_dropped}
+
+
+def check(manifest: LanceManifest, asked: Sequence[str]) -> None:
+    truth, snapshot = rows_on_disk(manifest), manifest.latest()
+    assert snapshot.get(asked) == {each: truth[each] for each in asked if each in truth}
+    visible = {
+        each for each in truth if truth[each].is_visible and truth[each].object_type == ObjectType.TABLE
+    }
+    at_root = sorted(each for each in visible if "$" not in each)
+    assert list(snapshot.names((), ObjectType.TABLE, after=None)) == at_root
+    assert list(snapshot.names(("n",), ObjectType.TABLE, after="t3")) == sorted(
+        each[2:] for each in visible if each.startswith("n$") and each > "n$t3"
+    )
+    assert list(snapshot.table_ids(after=None)) == sorted(visible)
+    assert snapshot.own_directories() == {each for each in visible if truth[each].has_own_directory}
+    assert snapshot.moved() == {each for each in truth if truth[each].moved_to is not None}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.usefixtures("tiny_files")
+def test_after_any_changes_lookups_and_listings_tell_what_is_there(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    clients = [open_manifest(tmp_path), open_manifest(tmp_path)]
+    native = NativeNamespace(root=str(tmp_path), manifest_enabled="true", dir_listing_enabled="false")
+    names = [f"{prefix}t{number}" for prefix in ("", "n$") for number in range(10)]
+    write(clients[0], added=[table(each) for each in names[::2]])
+    spaces = 0
+    for _ in range(25):
+        client = chance.choice(clients)
+        there = rows_on_disk(client)
+        chosen = set(chance.sample(names, chance.randint(1, 4)))
+        new = [
+            table(each, chance.choice(METADATA), chance.choice([None, "dir"]))
+            for each in chosen
+            if each not in there or chance.random() < 0.5
+        ]
+        write(client, added=new, removed=[each for each in chosen if each in there])
+        match chance.randrange(10):
+            case 0:
+                keep_up(client)
+            case 1:
+                native.create_namespace(CreateNamespaceRequest(id=[f"space{spaces}"]))
+                spaces += 1
+        for each in clients:
+            check(each, chance.sample(names, 5))
+        check(open_manifest(tmp_path), names)
+
+
+def test_a_removed_row_of_a_large_file_is_not_listed_and_the_file_is_not_read_again(
+    manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(manifest, added=[table(f"t{number:04d}") for number in range(2000)])
+    read: list[int] = []
+    unpatched = data_files._read_ids
+
+    def read_ids(fragment: lance.LanceFragment) -> object:
+        read.append(fragment.fragment_id)
+        return unpatched(fragment)
+
+    monkeypatch.setattr(data_files, "_read_ids", read_ids)
+    for number in (1999, 0, 77):
+        write(manifest, removed=[f"t{number:04d}"])
+        assert f"t{number:04d}" not in set(manifest.latest().names((), ObjectType.TABLE, after=None))
+    assert len(list(manifest.latest().table_ids(after=None))) == 1997
+    assert len(manifest.latest().own_directories()) == 1997
+    assert len(read) == 1
+
+
+@pytest.mark.usefixtures("tiny_files")
+def test_a_restored_version_is_not_taken_for_one_with_as_many_deletions(manifest: LanceManifest) -> None:
+    names = [f"t{number}" for number in range(8)]
+    write(manifest, added=[table(each) for each in names])
+    write(manifest, added=[table("other")])
+    before = manifest.latest().version
+    write(manifest, removed=["t1"])
+    check(manifest, names)
+    lance.dataset(manifest.table.uri, version=before).restore()
+    check(manifest, names)
+    write(manifest, removed=["t2"])
+    check(manifest, names)
+
+
+@pytest.mark.usefixtures("tiny_files")
+def test_a_manifest_with_stable_row_ids_is_read_and_changed(manifest: LanceManifest) -> None:
+    names = [f"t{number}" for number in range(8)]
+    rows = pa.Table.from_pylist(
+        [{"object_id": each, "object_type": "table", "location": f"{each}.lance"} for each in names], SCHEMA
+    )
+    lance.write_dataset(rows, manifest.table.uri, enable_stable_row_ids=True)
+    for name in ("t3", "t5"):
+        write(manifest, removed=[name])
+        check(manifest, names)
+
+
+def test_a_version_is_read_as_it_was_after_later_ones_were(manifest: LanceManifest) -> None:
+    write(manifest, added=[table(f"t{number:04d}") for number in range(1000)])
+    old = manifest.latest()
+    write(manifest, removed=["t0000"])
+    assert manifest.latest().get(["t0000"]) == {}
+    assert next(manifest.latest().table_ids(after=None)) == "t0001"
+    assert next(old.table_ids(after=None)) == "t0000"
+    assert old.get(["t0000"]) != {}
+
+
+def test_more_ids_than_are_kept_are_found(manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relance.manifest.lance_snapshot._MOST_KNOWN", 3)
+    names = [f"t{number}" for number in range(8)]
+    write(manifest, added=[table(each) for each in names])
+    snapshot = manifest.latest()
+    for each in names * 2:
+        assert set(snapshot.get([each, "t0", "missing"])) == {each, "t0"}
+    assert set(snapshot.get(names)) == set(names)
