@@ -189,6 +189,7 @@ def _newest_drop(snapshot: Snapshot, object_id: str, cascade_id: str | None) -> 
         if each.object_type == ObjectType.NAMESPACE
         and each.marker is not None
         and each.marker.deleted_at is not None
+        and each.cascade == each.marker.deletion_id  # dropped by itself, not as part of another one
         if cascade_id is None or each.cascade == cascade_id
     ]
     if not found:
