@@ -24,6 +24,7 @@ from relance.operations.in_step import Followed, follow_marker
 from relance.operations.rename import renamed_meanwhile
 from relance.operations.rows.claims import settle_revival
 from relance.operations.rows.declare import settle_name
+from relance.operations.rows.lookups import require_writable
 from relance.operations.rows.purge import purge_row, require_purgeable
 from relance.resolution import not_found
 
@@ -66,10 +67,15 @@ def _named(context: Context, table_id: TableId, deletion_id: str | None) -> list
 
 def _purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
     if generation.entry is None:
-        # The drop must be in the manifest first: a rename that came before it is not to lose its files.
-        if follow_marker(context, generation.table_id) is Followed.MOVED:
-            error = renamed_meanwhile(context, generation.table_id)
-            return PurgeResult(tuple(generation.table_id.parts), error=error)
+        parts = tuple(generation.table_id.parts)
+        try:
+            if context.manifest is not None:
+                require_writable(context.manifest)
+            # The drop must be in the manifest first: a rename that came before it is not to lose its files.
+            if follow_marker(context, generation.table_id) is Followed.MOVED:
+                return PurgeResult(parts, error=renamed_meanwhile(context, generation.table_id))
+        except RelanceError as error:
+            return PurgeResult(parts, error=error)
         result = purge_name(context, generation.table_id, options)
         if result.purged:
             follow_marker(context, generation.table_id)

@@ -31,9 +31,9 @@ from relance.operations.directory.registration import deregister
 from relance.operations.in_step import follow_marker
 from relance.operations.places import place_of, visible_table
 from relance.operations.rows.drop import undrop
-from relance.operations.rows.lookups import require_free, require_manifest
+from relance.operations.rows.lookups import require_free, require_manifest, require_writable
 from relance.operations.rows.rename import begin_move, end_move, rename
-from relance.resolution import not_found
+from relance.resolution import locate, not_found
 
 _T = TypeVar("_T")
 
@@ -69,10 +69,12 @@ def finish_rename(context: Context, table_id: TableId) -> None:
 
     Raises:
         ConcurrentModificationError: another client holds the marker.
+        UnsupportedOperationError: a newer client's features are in use.
     """
     if context.manifest is None or table_id.namespace:
         return
-    place = place_of(context, table_id)
+    snapshot = require_writable(context.manifest)
+    place = locate(snapshot, table_id, dir_listing=context.settings.dir_listing)
     if place.entry is None or place.entry.moved_to is None:
         return
     if place.entry.moved_to:

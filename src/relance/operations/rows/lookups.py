@@ -16,7 +16,7 @@ from relance.errors import (
 from relance.identifiers import DELIMITER, TableId
 from relance.listing.lookup import look_up
 from relance.manifest.entry import DROPPED_PREFIX, Entry, ObjectType
-from relance.manifest.schema import manages_versions
+from relance.manifest.schema import check_flags, manages_versions
 from relance.manifest.store import Change, Manifest, Snapshot
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy
@@ -37,6 +37,19 @@ def require_manifest(context: Context, *, to_do: str) -> Manifest:
             f"{to_do} needs the manifest: open the catalog with manifest_enabled=true"
         )
     return context.manifest
+
+
+def require_writable(manifest: Manifest) -> Snapshot:
+    """Return the manifest as it is now, if this release may change it.
+
+    Whoever moves a marker asks first: the row that follows it could not be written.
+
+    Raises:
+        UnsupportedOperationError: a newer client's features are in use.
+    """
+    snapshot = manifest.latest()
+    check_flags(snapshot.metadata, writing=True)
+    return snapshot
 
 
 def require_namespace(snapshot: Snapshot, namespace: Sequence[str]) -> Entry | None:
