@@ -166,6 +166,7 @@ def test_a_version_is_read_as_it_was_after_later_ones_were(manifest: LanceManife
     assert old.get(["t0000"]) != {}
 
 
+@pytest.mark.usefixtures("tiny_files")
 def test_more_ids_than_are_kept_are_found(manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relance.manifest.lance_snapshot._MOST_KNOWN", 3)
     names = [f"t{number}" for number in range(8)]

@@ -16,6 +16,7 @@ import lance
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, LanceFragment
 
+from relance.manifest.entry import Entry
 from relance.manifest.name_index import COLUMNS, FileIds, FileNames, sort_ids
 
 _SMALL_ROWS = 512
@@ -24,6 +25,15 @@ _MANY_FILES = 64
 """More small files than upkeep leaves: the rest are looked into through the table's index."""
 _ADDRESS_BITS = 32
 _OFFSET = (1 << _ADDRESS_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A row and its place: the fragment it is in and its number there."""
+
+    entry: Entry
+    fragment: int
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -54,8 +64,10 @@ class SmallFile:
 class Files:
     """The data files of one version: small ones by fragment id, and the fragments of the others."""
 
-    small: dict[int, SmallFile]
-    large: list[LanceFragment]
+    small: dict[int, SmallFile] = field(default_factory=dict)
+    large: list[LanceFragment] = field(default_factory=list)
+    found: dict[str, list[Located]] = field(default_factory=dict)
+    """What was looked up in the large ones, which stay the same over many versions."""
 
 
 @dataclass(slots=True)
@@ -63,23 +75,27 @@ class FileCache:
     """What was read of data files. Threads may share it; what it forgets is read again."""
 
     _small: dict[str, SmallFile] = field(default_factory=dict)
+    _found: tuple[list[str], dict[str, list[Located]]] = field(default_factory=lambda: ([], {}))
     _ids: dict[str, FileIds] = field(default_factory=dict)
     _names: dict[str, FileNames] = field(default_factory=dict)
 
     def files_of(self, dataset: lance.LanceDataset) -> Files:
         """Return the data files of a version, reading the small ones that are new."""
         known = self._small
-        current: dict[str, SmallFile] = {}
-        files = Files({}, [])
+        small: dict[str, SmallFile] = {}
+        numbers: dict[int, SmallFile] = {}
+        large: dict[str, LanceFragment] = {}
         for fragment in dataset.get_fragments():
-            if fragment.physical_rows > _SMALL_ROWS or len(current) >= _MANY_FILES:
-                files.large.append(fragment)
-                continue
             key = _key(fragment.metadata)
-            current[key] = known.get(key) or _read_small(fragment)
-            files.small[fragment.fragment_id] = current[key]
-        self._small = current
-        return files
+            if fragment.physical_rows > _SMALL_ROWS or len(small) >= _MANY_FILES:
+                large[f"{fragment.fragment_id} {key}"] = fragment
+            else:
+                small[key] = numbers[fragment.fragment_id] = known.get(key) or _read_small(fragment)
+        keys, found = self._found
+        if keys != list(large):
+            found = {}
+        self._small, self._found = small, (list(large), found)
+        return Files(numbers, list(large.values()), found)
 
     def note(self, written: Iterable[FragmentMetadata], rows: pa.Table) -> None:
         """Remember the rows of a file that was just written."""

@@ -29,11 +29,10 @@ from relance.errors import (
     ServiceUnavailableError,
 )
 from relance.lifecycle.marker_store import new_nonce
-from relance.manifest.data_files import FileCache
+from relance.manifest.data_files import FileCache, Located
 from relance.manifest.entry import HEAD_ID, Entry, ObjectType, encode_row
 from relance.manifest.lance_snapshot import (
     LanceSnapshot,
-    Located,
     in_reader,
     manifest_errors,
 )

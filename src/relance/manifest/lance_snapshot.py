@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 from relance.config import StorageOptions
 from relance.errors import InvalidTableStateError
 from relance.lance_errors import lance_errors
-from relance.manifest.data_files import FileCache, Files, split_address
+from relance.manifest.data_files import FileCache, Files, Located, split_address
 from relance.manifest.entry import DROPPED_PREFIX, HEAD_ID, MARKER, Entry, ObjectType, decode_row
 from relance.manifest.name_index import FileNames, all_ids, child_names
 
@@ -25,7 +24,7 @@ _T = TypeVar("_T")
 _IDS_PER_QUERY = 500
 
 _MOST_KNOWN = 10_000
-"""How many ids of one version are kept."""
+"""How many looked-up ids are kept."""
 
 _READERS_NAME = "relance-manifest"
 
@@ -43,15 +42,14 @@ def in_reader(work: Callable[[], _T]) -> _T:
 class LanceSnapshot:
     """One version of the manifest table; `dataset` is None while there is none.
 
-    What was looked up is kept: a version does not change. Small files are read once and kept in memory,
-    large ones are asked through the index.
+    Small files are read once and kept in memory, large ones are asked through the index; what they
+    answered is kept, for no file changes.
     """
 
     def __init__(self, dataset: lance.LanceDataset | None, files: FileCache, options: StorageOptions) -> None:
         self.dataset = dataset
         self._cache = files
         self._options = options
-        self._known: dict[str, list[Located]] = {}
         self._answers: dict[str, list[Located]] = {}
 
     @property
@@ -68,31 +66,33 @@ class LanceSnapshot:
     def find(self, ids: Iterable[str]) -> list[Located]:
         """Return the rows with these ids and where they lie."""
         wanted = sorted(set(ids))
-        known = self._known
-        unknown = [each for each in wanted if each not in known]
-        # The head too: a commit asks for it next.
-        new = self._look_up(sorted({*unknown, HEAD_ID})) if unknown else {}
-        found = [located for each in wanted for located in (new[each] if each in new else known[each])]
-        if len(known) > _MOST_KNOWN:
-            self._known = {}
-        self._known.update(new)
+        near = {each: list(self._in_small_files(each)) for each in wanted}
+        # The head is nearly always in a small file, and there is only one.
+        far = self._in_large_files([each for each in wanted if each != HEAD_ID or not near[each]])
+        found = [located for each in wanted for located in (*near[each], *far.get(each, ()))]
         _refuse_duplicates(found)
         return found
 
-    def _look_up(self, ids: Sequence[str]) -> dict[str, list[Located]]:
-        """Return what was found for each id, also when that is nothing."""
-        rows: dict[str, list[Located]] = {each: [] for each in ids}
-        for fragment, small in self._files.small.items():
-            for each in ids:
-                rows[each] += [Located(decode_row(row), fragment, offset) for row, offset in small.find(each)]
-        if rows[HEAD_ID]:
-            ids = [each for each in ids if each != HEAD_ID]  # nearly always there, and there is only one
-        if self._files.large:
-            for start in range(0, len(ids), _IDS_PER_QUERY):
-                listed = ", ".join(quoted(each) for each in ids[start : start + _IDS_PER_QUERY])
-                for located in self._scan(f"object_id IN ({listed})", self._files.large):
-                    rows[located.entry.object_id].append(located)
-        return rows
+    def _in_small_files(self, object_id: str) -> Iterator[Located]:
+        for fragment, file in self._files.small.items():
+            yield from (Located(decode_row(row), fragment, offset) for row, offset in file.find(object_id))
+
+    def _in_large_files(self, ids: Sequence[str]) -> dict[str, list[Located]]:
+        """Return what is there under each id, also when that is nothing."""
+        if not self._files.large:
+            return {}
+        known = self._files.found
+        rows = {each: found for each in ids if (found := known.get(each)) is not None}
+        unknown = [each for each in ids if each not in rows]
+        new: dict[str, list[Located]] = {each: [] for each in unknown}
+        for start in range(0, len(unknown), _IDS_PER_QUERY):
+            listed = ", ".join(quoted(each) for each in unknown[start : start + _IDS_PER_QUERY])
+            for located in self._scan(f"object_id IN ({listed})", self._files.large):
+                new[located.entry.object_id].append(located)
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        known.update(new)
+        return rows | new
 
     def rows_in(self, fragment: int) -> pa.Table | None:
         """Return the rows of a small data file; None of a large one."""
@@ -168,18 +168,9 @@ class LanceSnapshot:
     def _files(self) -> Files:
         dataset = self.dataset
         if dataset is None:
-            return Files({}, [])
+            return Files()
         with manifest_errors(self._options):
             return in_reader(lambda: self._cache.files_of(dataset))
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A row and its place: the fragment it is in and its number there."""
-
-    entry: Entry
-    fragment: int
-    offset: int
 
 
 def _located(row: dict[str, Any]) -> Located:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from relance.config import parse_duration
@@ -12,7 +13,7 @@ from relance.lifecycle.answers import drop_properties
 from relance.lifecycle.marker import Marker
 from relance.lifecycle.marker_store import new_nonce
 from relance.lifecycle.states import Action, State, is_allowed
-from relance.manifest.entry import Entry
+from relance.manifest.entry import DROPPED_PREFIX, Entry
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy
@@ -37,6 +38,8 @@ def drop(
     nonce = new_nonce()
 
     def plan(snapshot: Snapshot) -> tuple[Change, tuple[Entry, Marker]]:
+        # All that is asked for below, in one query: a snapshot keeps what it found.
+        snapshot.get([str(table_id), *_ids_above(table_id.parts), DROPPED_PREFIX + nonce])
         entry = row_table(snapshot, table_id)
         refuse_protected(entry)
         span = ttl if ttl is not None else ttl_of(context, snapshot, entry)
@@ -53,14 +56,18 @@ def ttl_of(context: Context, snapshot: Snapshot, entry: Entry) -> timedelta:
     Raises:
         InvalidInputError: it is not a duration.
     """
-    parts = entry.parts
-    ids = [DELIMITER.join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]
+    ids = _ids_above(entry.parts)
     above = snapshot.get(ids) if ids else {}
     for each in (entry, *(above[object_id] for object_id in ids if object_id in above)):
         text = each.properties.get(TTL_PROPERTY)
         if text is not None:
             return parse_duration(text, what=f"property {TTL_PROPERTY!r} of '{each.object_id}'")
     return context.timing.drop_ttl
+
+
+def _ids_above(parts: Sequence[str]) -> list[str]:
+    """Return the ids of the namespaces that something is in, the nearest first."""
+    return [DELIMITER.join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]
 
 
 def undrop(context: Context, manifest: Manifest, dropped: Entry, target: TableId) -> None:
