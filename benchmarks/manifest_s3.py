@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 import pyarrow as pa
 from lance_namespace import (
@@ -55,7 +56,13 @@ def _body() -> bytes:
 
 BODY = _body()
 
-LOOKED_AT = [LARGE, "table_0000007"]
+
+def _looked_at(number: int) -> list[str]:
+    """Return the id of one of the tables; never the same twice, which would be known already."""
+    return [LARGE, f"table_{number * 10 + next(_TURNS) % 10:07d}"]
+
+
+_TURNS = count()
 
 
 def _undrop(namespace: LanceNamespace, number: int) -> None:
@@ -67,8 +74,8 @@ SHARED: dict[str, Call] = {
     "create_namespace": lambda it, n: it.create_namespace(CreateNamespaceRequest(id=["ns_001", f"ns_{n}"])),
     "declare_table": lambda it, n: it.declare_table(DeclareTableRequest(id=["ns_001", f"declared_{n}"])),
     "create_table": lambda it, n: it.create_table(CreateTableRequest(id=["ns_001", f"created_{n}"]), BODY),
-    "describe_table": lambda it, n: it.describe_table(DescribeTableRequest(id=LOOKED_AT)),
-    "table_exists": lambda it, n: it.table_exists(TableExistsRequest(id=LOOKED_AT)),
+    "describe_table": lambda it, n: it.describe_table(DescribeTableRequest(id=_looked_at(n))),
+    "table_exists": lambda it, n: it.table_exists(TableExistsRequest(id=_looked_at(n))),
     f"list_tables, a page of {PAGE}": lambda it, n: it.list_tables(ListTablesRequest(id=[LARGE], limit=PAGE)),
     "drop_table": lambda it, n: it.drop_table(DropTableRequest(id=["ns_001", f"created_{n}"])),
 }
