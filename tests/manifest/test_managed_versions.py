@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace.errors import LanceNamespaceError
 from tests.catalog.helpers import ipc, refused
 from tests.catalog.racing import team
+from tests.lifecycle.scenarios import run_all
 from tests.manifest.managed_helpers import (
     COMPATIBILITY,
     MODES,
@@ -35,10 +37,14 @@ from tests.manifest.managed_helpers import (
     version_rows,
     versions,
 )
+from tests.manifest.managed_scenarios import SCENARIOS, make_scenario
+from tests.servers import S3Server
 
 from relance import DirectoryNamespace
 from relance.errors import TableNotFoundError, TableVersionAlreadyExistsError
 from relance.manifest.schema import MANAGED_VERSIONS_FLAG, MANAGED_VERSIONS_KEY, WRITER_FLAGS_KEY
+from relance.storage.protocol import ObjectStorage
+from relance.testing.explorer import Budget
 
 UNSUPPORTED = 0
 NAMESPACE_NOT_FOUND = 1
@@ -96,6 +102,13 @@ def opened(catalog: DirectoryNamespace, *parts: str, **pinned: Any) -> Any:
 def past(catalog: DirectoryNamespace, *parts: str) -> Any:
     """Open a table with pylance past the catalog."""
     return lance.dataset(str(directory_of(catalog, *parts)))
+
+
+def _overwrites(storage: ObjectStorage, target: str, body: bytes) -> bool:
+    """Copy a manifest to its final name whatever is there, as the specification does."""
+    storage.delete(target)
+    storage.create(target, body)
+    return True
 
 
 class TestSwitchingOn:
@@ -737,6 +750,62 @@ class TestLifecycle:
         assert version_rows(root, "n$t") == []
         catalog.undrop_namespace(["n"])
         self.check_history(catalog, root, "n", "t")
+
+
+NO_FAULT, ONE_CRASH, ONE_LOST = Budget(), Budget(crashes=1), Budget(lost=1)
+
+EXPLORED = [
+    ("a writer and a reader", NO_FAULT),
+    ("a chain and one who goes past", ONE_CRASH),
+    ("a chain and one who goes past", ONE_LOST),
+    ("a deleter and a reader", ONE_CRASH),
+    ("two deleters", ONE_CRASH),
+    ("a writer while the table is renamed", ONE_CRASH),
+]
+if os.environ.get("RELANCE_PROFILE") == "long":
+    EXPLORED = [(name, budget) for name in SCENARIOS for budget in (NO_FAULT, ONE_CRASH, ONE_LOST)]
+
+
+class TestEveryOrder:
+    """The code itself under the explorer, over models of the store and the manifest."""
+
+    @pytest.mark.parametrize(("name", "budget"), EXPLORED, ids=str)
+    def test_no_order_of_requests_breaks_a_promise(self, name: str, budget: Budget) -> None:
+        found = run_all(make_scenario(*SCENARIOS[name]), budget)
+        assert found.violation is None, str(found.violation)
+        assert found.states > 100
+
+    @pytest.mark.parametrize(
+        ("name", "guard", "without"),
+        [
+            ("a chain and one who goes past", "operations.managed_versions.put_final", _overwrites),
+            ("a chain and one who goes past", "version_store.agreement.is_copy", lambda *_: True),
+            ("a writer and a reader", "operations.managed_versions.copy_staged", lambda *_: frozenset()),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_without_one_of_its_guards_the_explorer_finds_what_breaks(
+        self, name: str, guard: str, without: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(f"relance.{guard}", without)
+        assert run_all(make_scenario(*SCENARIOS[name]), ONE_CRASH).violation is not None
+
+
+def test_on_an_object_store(moto_server: S3Server, moto_bucket: str) -> None:
+    options: dict[str, Any] = {
+        f"storage.{key}": value for key, value in moto_server.storage_options().items()
+    }
+    properties = {"root": f"s3://{moto_bucket}/lake", **options}
+    catalog = DirectoryNamespace(table_version_management="true", **properties)
+    for mode in ("create", "append", "overwrite"):
+        lance.write_dataset(ROWS, namespace_client=catalog, table_id=["t"], mode=mode)
+    opened(catalog, "t").insert(MORE_ROWS)
+    other = DirectoryNamespace(**properties)
+    assert (opened(other, "t").count_rows(), versions(other, "t")) == (5, [1, 2, 3, 4])
+    ranges = [{"start_version": 1, "end_version": 3}]
+    assert other.batch_delete_table_versions({"id": ["t"], "ranges": ranges}).deleted_count == 2
+    other.rename_table({"id": ["t"], "new_table_name": "u"})
+    assert (opened(catalog, "u", version=3).count_rows(), versions(catalog, "u")) == (3, [3, 4])
 
 
 @pytest.mark.parametrize("how", MODES)
