@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SINCE_BOOT: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""On Linux the monotonic clock stands still while the machine sleeps, and this one does not."""
 
 
 class Clock(Protocol):
@@ -26,7 +28,15 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return since_boot()
+
+
+def since_boot() -> float:
+    """Return seconds that never run backwards, those in which the machine slept among them.
+
+    A client that is suspended must not think that its claims, or what it has read, are still fresh.
+    """
+    return time.clock_gettime(_SINCE_BOOT)
 
 
 def to_millis(moment: datetime) -> int:

@@ -9,9 +9,11 @@ committed. design/0004 tells what else was tried.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import lance
@@ -20,6 +22,7 @@ import pyarrow.compute as pc
 from lance.dataset import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
+from relance.clock import since_boot
 from relance.config import StorageOptions
 from relance.errors import (
     ConcurrentModificationError,
@@ -45,6 +48,16 @@ _T = TypeVar("_T")
 HEAD_ROWS = 256
 """The head is begun anew once it holds this many rows; until then each commit writes all of them."""
 
+READ_FOR_SECONDS = 15.0
+"""What was read longer ago is not committed on. Lance compares a commit with the versions that came since
+it was read, as far as they are still there: a commit that comes after upkeep removed some of them would
+go through and leave rows twice, or be written below the latest version and be lost."""
+COMMIT_TIMEOUT = timedelta(minutes=1)
+"""How long a commit may take. Upkeep leaves versions alone for far longer than both together."""
+
+_LOOKED_FIRST = re.compile("preempted by|incompatible with", re.IGNORECASE)
+"""What Lance says when a version that is there already refuses a commit."""
+
 
 @dataclass(slots=True)
 class LanceManifest:
@@ -61,14 +74,19 @@ class LanceManifest:
         return self.table.options
 
     def latest(self) -> LanceSnapshot:
+        asked = since_boot()
         dataset, last = self.open(), self._last
-        if last is not None and last.dataset is dataset:
-            return last  # with all that was looked up in it
-        if dataset is not None:
-            check_schema(dataset.schema)
-            check_flags(dataset.metadata, writing=False)
-        self._last = LanceSnapshot(dataset, self._files, self.options)
-        return self._last
+        if last is None or last.dataset is not dataset:  # else with all that was looked up in it
+            if dataset is not None:
+                check_schema(dataset.schema)
+                check_flags(dataset.metadata, writing=False)
+            last = self._last = LanceSnapshot(dataset, self._files, self.options, self._is_superseded)
+        last.seen_at = asked
+        return last
+
+    def _is_superseded(self, version: int) -> bool:
+        dataset = self.table.open_apart()
+        return dataset is not None and int(dataset.version) > version
 
     def open(self) -> lance.LanceDataset | None:
         """Return the table's latest version, or None when there is none."""
@@ -77,6 +95,8 @@ class LanceManifest:
     def commit(self, read: Snapshot, change: Change) -> None:
         assert isinstance(read, LanceSnapshot)  # ours, from latest()
         check_flags(read.metadata, writing=True)
+        if since_boot() > read.seen_at + READ_FOR_SECONDS:
+            raise ManifestConflictError("the manifest was read too long ago")
         if read.dataset is None:
             committed = in_reader(lambda: self._create(change))
         else:
@@ -145,9 +165,13 @@ class LanceManifest:
     def _commit(self, target: str | lance.LanceDataset, transaction: Transaction) -> lance.LanceDataset:
         try:
             with manifest_errors(self.options):
-                asked = time.monotonic()
+                asked = since_boot()
                 committed = lance.LanceDataset.commit(
-                    target, transaction, max_retries=0, storage_options=self._lance_options
+                    target,
+                    transaction,
+                    max_retries=0,
+                    storage_options=self._lance_options,
+                    commit_timeout=COMMIT_TIMEOUT,
                 )
         except (ConcurrentModificationError, ServiceUnavailableError, InternalError) as failure:
             return self._settle(transaction, failure)
@@ -161,12 +185,18 @@ class LanceManifest:
             ManifestConflictError: it has not, and another commit has.
             OutcomeUnknownError: nobody can tell.
         """
+        if _LOOKED_FIRST.search(failure.detail):
+            raise ManifestConflictError(failure.detail) from failure  # nothing was written
         dataset = self.open()
         latest = 0 if dataset is None else int(dataset.version)
         for version in range(latest, transaction.read_version, -1):
             assert dataset is not None  # it has versions
-            with manifest_errors(self.options):
-                landed = dataset.read_transaction(version)
+            try:
+                with manifest_errors(self.options):
+                    landed = dataset.read_transaction(version)
+            except InternalError as cause:
+                # Most likely removed by upkeep: then it cannot be told any more whose it was.
+                raise OutcomeUnknownError(cause.detail) from failure
             if landed is not None and landed.uuid == transaction.uuid:
                 return dataset
         if isinstance(failure, ServiceUnavailableError):

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -13,11 +14,12 @@ import lance
 import pyarrow as pa
 
 from relance.config import StorageOptions
-from relance.errors import InvalidTableStateError
+from relance.errors import InternalError, InvalidTableStateError
 from relance.lance_errors import lance_errors
 from relance.manifest.data_files import FileCache, Files, Located, split_address
 from relance.manifest.entry import DROPPED_PREFIX, HEAD_ID, MARKER, Entry, ObjectType, decode_row
 from relance.manifest.name_index import FileNames, all_ids, child_names
+from relance.manifest.store import ManifestConflictError
 
 _T = TypeVar("_T")
 
@@ -46,8 +48,17 @@ class LanceSnapshot:
     answered is kept, for no file changes.
     """
 
-    def __init__(self, dataset: lance.LanceDataset | None, files: FileCache, options: StorageOptions) -> None:
+    def __init__(
+        self,
+        dataset: lance.LanceDataset | None,
+        files: FileCache,
+        options: StorageOptions,
+        is_superseded: Callable[[int], bool],
+    ) -> None:
         self.dataset = dataset
+        self.seen_at = 0.0
+        """When this was last known to be the latest version, in the seconds of `since_boot`."""
+        self._is_superseded = is_superseded
         self._cache = files
         self._options = options
         self._answers: dict[str, list[Located]] = {}
@@ -128,11 +139,28 @@ class LanceSnapshot:
         _refuse_duplicates(found)
         return [each.entry for each in found]
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what pylance raises into our errors; files of a version that was removed are no damage.
+
+        Raises:
+            ManifestConflictError: upkeep removed this version, because there are later ones.
+        """
+        try:
+            with manifest_errors(self._options):
+                yield
+        except InternalError as failure:
+            if "not found" in failure.detail.lower() and self._is_superseded(self.version):
+                raise ManifestConflictError(
+                    f"version {self.version} of the manifest was removed while it was read: try again"
+                ) from failure
+            raise
+
     def _scan(self, where: str, fragments: list[lance.LanceFragment] | None) -> list[Located]:
         dataset = self.dataset
         if dataset is None:
             return []
-        with manifest_errors(self._options):
+        with self._reading():
             rows = in_reader(
                 lambda: dataset.scanner(filter=where, fragments=fragments, with_row_address=True).to_table()
             )
@@ -143,7 +171,7 @@ class LanceSnapshot:
         if dataset is None:
             return
         for fragment in dataset.get_fragments():
-            with manifest_errors(self._options):
+            with self._reading():
                 rows = in_reader(fragment.to_table)
             yield from rows.to_pylist()
 
@@ -161,7 +189,7 @@ class LanceSnapshot:
 
     @cached_property
     def _names(self) -> list[FileNames]:
-        with manifest_errors(self._options):
+        with self._reading():
             return in_reader(lambda: self._cache.names_in(self._files))
 
     @cached_property
@@ -169,7 +197,7 @@ class LanceSnapshot:
         dataset = self.dataset
         if dataset is None:
             return Files()
-        with manifest_errors(self._options):
+        with self._reading():
             return in_reader(lambda: self._cache.files_of(dataset))
 
 

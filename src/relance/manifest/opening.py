@@ -6,20 +6,25 @@ holds for as long as no upkeep can have removed the next one, so what was known 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from datetime import datetime
 
 import lance
 
+from relance.clock import since_boot
 from relance.config import StorageOptions
-from relance.errors import TableNotFoundError
+from relance.errors import ConcurrentModificationError, TableNotFoundError
 from relance.lance_errors import lance_errors, open_at
 from relance.listing.manifest_files import NamingScheme, manifest_key
+from relance.locations import VERSIONS_DIRECTORY
 from relance.manifest.schema import MANIFEST_DIRECTORY
 from relance.storage.protocol import ObjectStorage
 
 _KNOWN_FOR_SECONDS = 10.0
 """Far less than the time upkeep leaves old versions alone."""
+
+_ATTEMPTS = 5
+"""How often the latest version is looked for when it is removed under our hands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class ManifestTable:
 
     def open(self) -> lance.LanceDataset | None:
         """Return the latest version, or None when there is no table."""
-        known, asked = self._known, time.monotonic()
+        known, asked = self._known, since_boot()
         dataset = None
         if known is not None and asked < known.until:
             dataset = self._step_on(known.dataset)
@@ -52,11 +57,24 @@ class ManifestTable:
         return dataset
 
     def open_apart(self) -> lance.LanceDataset | None:
-        """Return the latest version as an object that nobody shares: some calls change it in place."""
-        try:
-            return open_at(self.uri, self.options, MANIFEST_DIRECTORY, session=self._session)
-        except TableNotFoundError:
-            return None
+        """Return the latest version as an object that nobody shares: some calls change it in place.
+
+        Raises:
+            ConcurrentModificationError: each version was removed before it could be read.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                return open_at(self.uri, self.options, MANIFEST_DIRECTORY, session=self._session)
+            except TableNotFoundError:
+                # Listed as the latest, and removed by upkeep since? An empty catalog would be a wrong answer.
+                if not self._storage.which_exist([f"{MANIFEST_DIRECTORY}/{VERSIONS_DIRECTORY}/"]):
+                    return None
+        raise ConcurrentModificationError("the manifest keeps changing: try again")
+
+    def has_versions_before(self, moment: datetime) -> bool:
+        """Tell whether a version is older than this, in one listing."""
+        level = self._storage.list_level(f"{MANIFEST_DIRECTORY}/{VERSIONS_DIRECTORY}")
+        return any(each.modified is not None and each.modified < moment for each in level.files)
 
     def note(self, dataset: lance.LanceDataset, asked: float) -> None:
         """Remember a version that was the latest at some time after `asked`."""

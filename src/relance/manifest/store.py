@@ -7,20 +7,25 @@ itself checked against Lance. The real one is in lance_manifest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from relance.errors import ConcurrentModificationError
 from relance.manifest.entry import Entry
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+_READS = 4
+"""How often something is read again."""
 _ATTEMPTS = 500
 """How often a change is tried again while others are faster."""
 
 
 class ManifestConflictError(ConcurrentModificationError):
-    """The manifest changed since it was read; nothing was written."""
+    """The manifest changed since it was read, or what was read is gone; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,19 @@ class Manifest(Protocol):
         """Set keys of the table's metadata, which every client of the root sees."""
 
 
+def rereading(read: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Make a function that only reads start again when the version it reads was removed meanwhile."""
+
+    @wraps(read)
+    def reread(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        for _ in range(_READS):
+            with suppress(ManifestConflictError):
+                return read(*arguments, **options)
+        return read(*arguments, **options)
+
+    return reread
+
+
 def transact(manifest: Manifest, plan: Callable[[Snapshot], tuple[Change, _T]]) -> _T:
     """Carry out what `plan` decides on the manifest it was decided on; plan again when others were first.
 
@@ -119,12 +137,11 @@ def transact(manifest: Manifest, plan: Callable[[Snapshot], tuple[Change, _T]]) 
         ConcurrentModificationError: others were first every time.
     """
     for attempt in range(_ATTEMPTS):
-        snapshot = manifest.latest()
-        change, result = plan(snapshot)
-        if change.is_empty:
-            return result
         try:
-            manifest.commit(snapshot, change)
+            snapshot = manifest.latest()
+            change, result = plan(snapshot)
+            if not change.is_empty:
+                manifest.commit(snapshot, change)
         except ManifestConflictError:
             manifest.back_off(attempt)
             continue

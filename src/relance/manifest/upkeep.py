@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import lance
 import pyarrow as pa
@@ -29,8 +29,10 @@ _MANY_VERSIONS = 200
 _DEAD_SHARE = 0.2
 """A full file with this share of deleted rows is written anew."""
 
-KEEP_VERSIONS_FOR = timedelta(minutes=1)
-"""Versions younger than this stay, for readers that are still on one."""
+KEEP_VERSIONS_FOR = timedelta(minutes=30)
+"""Versions younger than this stay. Longer than from a client's read to the last moment at which a commit
+based on it can take effect, whatever clock is ahead: 15 s, a minute for the commit, 15 minutes for which
+a store carries out a signed request, 5 minutes of clock skew (lance_manifest tells what happens else)."""
 
 _INDEXES = {
     "object_id": ("BTREE", "object_id_btree"),
@@ -50,8 +52,12 @@ class UpkeepReport:
     bytes_removed: int = 0
 
 
-def keep_up(manifest: LanceManifest, *, keep_versions_for: timedelta = KEEP_VERSIONS_FOR) -> UpkeepReport:
+def keep_up(
+    manifest: LanceManifest, *, keep_versions_for: timedelta = KEEP_VERSIONS_FOR, clean: bool = True
+) -> UpkeepReport:
     """Do all that is due; what a concurrent commit gets in the way of is left for the next round.
+
+    Old versions are removed with `clean`; younger ones than by default only while nobody else commits.
 
     Raises:
         RelanceError: the table cannot be read or written.
@@ -60,6 +66,8 @@ def keep_up(manifest: LanceManifest, *, keep_versions_for: timedelta = KEEP_VERS
         return UpkeepReport()
     merged = in_reader(lambda: _merge_files(manifest))
     built, indexed = in_reader(lambda: _refresh_indexes(manifest))
+    if not clean:
+        return UpkeepReport(merged, indexed, built)
     dataset = manifest.table.open_apart()
     assert dataset is not None  # a manifest is never removed
     with manifest_errors(manifest.options):
@@ -153,7 +161,9 @@ class BackgroundUpkeep:
 
     def _run(self, manifest: LanceManifest) -> None:
         try:
-            keep_up(manifest)
+            # Lance reads every version that is left: so not each time, but half of them at once.
+            oldest = datetime.now(UTC) - 2 * KEEP_VERSIONS_FOR
+            keep_up(manifest, clean=manifest.table.has_versions_before(oldest))
         except RelanceError:
             return  # the next commit that finds it due tries again; maintain_manifest() tells why it fails
 

@@ -16,7 +16,7 @@ from relance.lifecycle.states import State
 from relance.lifecycle.status import SoftDeleted, soft_deleted
 from relance.listing.lookup import TableFacts, look_up
 from relance.manifest.entry import Entry, ObjectType
-from relance.manifest.store import Snapshot
+from relance.manifest.store import Snapshot, rereading
 from relance.operations.context import Context
 from relance.operations.directory.dropped import dropped_markers, is_dropped
 from relance.resolution import locate
@@ -47,6 +47,7 @@ class NameState:
     """What is in the directory of the name, where that counts."""
 
 
+@rereading
 def state_of_name(context: Context, table_id: TableId) -> NameState:
     """Return the visible table and the dropped ones, all seen in one version of the manifest.
 
@@ -79,6 +80,7 @@ def _held(table_id: TableId, entry: Entry) -> Generation | None:
     return Generation(table_id, marker, entry)
 
 
+@rereading
 def all_generations(context: Context) -> list[Generation]:
     """Return the dropped generations of all tables, oldest first; damaged markers are left to scrub()."""
     snapshot = None if context.manifest is None else context.manifest.latest()

@@ -23,6 +23,7 @@ from relance.errors import InvalidInputError, NamespaceAlreadyExistsError, Names
 from relance.identifiers import TableId, parse_namespace_id
 from relance.lifecycle.answers import drop_properties
 from relance.manifest.entry import ObjectType, check_properties
+from relance.manifest.store import rereading
 from relance.operations.context import Context
 from relance.operations.drop import asked_ttl
 from relance.operations.rename import making_way
@@ -46,6 +47,7 @@ class DropBehavior(StrEnum):
     CASCADE = "cascade"
 
 
+@rereading
 def list_namespaces(context: Context, request: ListNamespacesRequest) -> ListNamespacesResponse:
     """Return the names of the child namespaces, a page at a time.
 
@@ -67,6 +69,7 @@ def list_namespaces(context: Context, request: ListNamespacesRequest) -> ListNam
     return ListNamespacesResponse(namespaces=page, page_token=token)
 
 
+@rereading
 def describe_namespace(context: Context, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
     """Return the namespace's properties. No id means the root, which has none.
 
@@ -80,6 +83,7 @@ def describe_namespace(context: Context, request: DescribeNamespaceRequest) -> D
     return DescribeNamespaceResponse(properties=entry.properties if entry is not None else {})
 
 
+@rereading
 def namespace_exists(context: Context, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
     """Return when the namespace is there.
 

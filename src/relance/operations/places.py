@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relance.identifiers import TableId, parse_table_id
+from relance.manifest.store import rereading
 from relance.operations.context import Context
 from relance.resolution import Found, Place, find_table, locate, root_table_id
 
@@ -19,12 +20,14 @@ def table_id_of(context: Context, parts: Sequence[str] | None) -> TableId:
     return root_table_id(parts) if context.manifest is None else parse_table_id(parts)
 
 
+@rereading
 def place_of(context: Context, table_id: TableId) -> Place:
     """Return where the table is or would be, and who decides about it."""
     snapshot = None if context.manifest is None else context.manifest.latest()
     return locate(snapshot, table_id, dir_listing=context.settings.dir_listing)
 
 
+@rereading
 def visible_table(context: Context, table_id: TableId) -> Found:
     """Return the visible table.
 

@@ -22,7 +22,7 @@ from relance.lance_errors import lance_errors
 from relance.listing.tables import list_tables as list_names
 from relance.locations import VERSIONS_DIRECTORY
 from relance.manifest.entry import ObjectType
-from relance.manifest.store import Snapshot
+from relance.manifest.store import Snapshot, rereading
 from relance.operations.arrow_json import schema_to_json
 from relance.operations.context import Context
 from relance.operations.datasets import open_dataset
@@ -37,6 +37,7 @@ _BATCH = 100
 """Tables that are looked into at a time."""
 
 
+@rereading
 def list_tables(context: Context, request: ListTablesRequest) -> ListTablesResponse:
     """Return the names of a namespace's visible tables, a page at a time.
 
@@ -56,6 +57,7 @@ def list_tables(context: Context, request: ListTablesRequest) -> ListTablesRespo
     return _page(found, request.limit)
 
 
+@rereading
 def list_all_tables(context: Context, request: ListTablesRequest) -> ListTablesResponse:
     """Return the ids of all visible tables of the catalog, a page at a time."""
     if context.manifest is None:
