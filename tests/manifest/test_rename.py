@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import ListTablesRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.manifest.helpers import (
+    COMPATIBILITY,
     INVALID_INPUT,
     NAMESPACE_NOT_FOUND,
     TABLE_EXISTS,
@@ -37,6 +39,7 @@ from tests.manifest.helpers import (
     write,
 )
 
+import relance.operations.rename
 from relance import DirectoryNamespace
 
 MOVES = [("t", "u"), ("t", "a/u"), ("a/t", "a/u"), ("a/t", "b/t"), ("a/t", "a/c/u"), ("a/t", "u")]
@@ -292,6 +295,84 @@ class TestSeenByOthers:
                 attempt()
         assert_whole(compatible.open(), "u", 1)
         assert all_tables(compatible.open()) == ["u"]
+
+
+def _there_and_back(catalog: DirectoryNamespace, old: str, new: str) -> None:
+    rename(catalog, old, new)
+    rename(catalog, new, old)
+
+
+class Killed(BaseException):
+    """The client is gone; no handler of errors goes on from here."""
+
+
+class TestKilledBetweenTheSteps:
+    """The manifest says that the table has another name, the marker beside its directory does not yet."""
+
+    @pytest.fixture(params=["move_away", "end_move"])
+    def lake(self, request: pytest.FixtureRequest, compatible: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
+        """A root in which a rename of t to a/u stopped before one of its steps."""
+        catalog = compatible.open()
+        spaces(catalog, "a")
+        make(catalog, "t", 1, properties={"n": "1"})
+        make(catalog, "other", 9)
+
+        def stop(*_: object) -> None:
+            raise Killed
+
+        with monkeypatch.context() as patches:
+            patches.setattr(relance.operations.rename, request.param, stop)
+            with pytest.raises(Killed):
+                rename(catalog, "t", "a/u")
+        return compatible
+
+    def test_reads_see_it_under_the_new_name_alone(self, lake: Lake) -> None:
+        before = lake.files()
+        for mode in (COMPATIBILITY, V2):
+            assert_gone(lake.open(mode), "t")
+            assert_whole(lake.open(mode), "a/u", 1)
+            assert describe(lake.open(mode), "a/u").properties == {"n": "1"}
+        assert lake.files() == before
+
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda catalog: make(catalog, "t", 5),
+            lambda catalog: write(catalog, "t", 5),
+            lambda catalog: rename(catalog, "other", "t"),
+            lambda catalog: spaces(catalog, "t"),
+            lambda catalog: _there_and_back(catalog, "a/u", "t"),
+            lambda catalog: catalog.migrate_to_manifest(),
+        ],
+        ids=["create", "write", "rename onto it", "namespace", "rename back", "migrate"],
+    )
+    def test_the_next_operation_on_the_old_name_repairs_it(
+        self, act: Callable[[DirectoryNamespace], object], lake: Lake
+    ) -> None:
+        act(lake.open())
+        assert_whole(lake.open(), "a/u", 1)
+        assert tables(lake.open(V1), include_declared=False).count("t") == 0
+        assert not [row for row in lake.manifest_rows().values() if "moved_to" in (row["metadata"] or "")]
+
+    def test_what_is_not_there_is_refused_and_what_is_there_goes_on(self, lake: Lake) -> None:
+        for attempt in (
+            lambda: rename(lake.open(), "t", "new"),
+            lambda: drop(lake.open(), "t"),
+            lambda: deregister(lake.open(), "t"),
+            lambda: lake.open().undrop_table(["t"]),
+            lambda: lake.open().purge_table(["t"], force=True),
+        ):
+            with pytest.raises(LanceNamespaceError):
+                attempt()
+            assert_whole(lake.open(), "a/u", 1)
+        drop(lake.open(), "a/u")
+        assert_gone(lake.open(), "t")
+        lake.open().undrop_table(["a", "u"])
+        assert_whole(lake.open(), "a/u", 1)
+        drop(lake.open(), "a/u", purge="true")
+        assert not (lake.folder / "t.lance" / "data").exists()
+        make(lake.open(), "t", 5)
+        assert_whole(lake.open(), "t", 5)
 
 
 def test_a_table_is_renamed_on_an_object_store_too(any_lake: Lake) -> None:

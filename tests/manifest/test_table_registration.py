@@ -36,6 +36,7 @@ from tests.manifest.helpers import (
     tables,
 )
 
+import relance.operations.rows.registration
 from relance import DirectoryNamespace
 
 
@@ -288,6 +289,26 @@ class TestOverwrite:
                 register(catalog, "t", location, mode="overwrite")
         assert lake.table_files() == before
         assert_whole(lake.open(), "t", 7)
+
+    def test_one_that_is_killed_half_way_can_be_done_again(
+        self, compatible: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        catalog = compatible.open()
+        make(catalog, "t", 7)
+        lance.write_dataset(numbers(1, 2), str(compatible.folder / "loose"))
+
+        def stop(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patches:
+            patches.setattr(relance.operations.rows.registration, "register", stop)
+            with pytest.raises(KeyboardInterrupt):
+                register(catalog, "t", "loose", mode="overwrite")
+        assert_gone(compatible.open(), "t")
+        register(compatible.open(), "t", "loose", mode="overwrite")
+        assert_whole(compatible.open(), "t", 1, 2)
+        register(catalog, "old", "t.lance")
+        assert_whole(compatible.open(), "old", 7)
 
     def test_a_protected_table_keeps_its_name(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         for path in ("t", "a/t"):
