@@ -41,7 +41,7 @@ from tests.manifest.managed_scenarios import SCENARIOS, make_scenario
 from tests.servers import S3Server
 
 from relance import DirectoryNamespace
-from relance.errors import TableNotFoundError, TableVersionAlreadyExistsError
+from relance.errors import PermissionDeniedError, TableNotFoundError, TableVersionAlreadyExistsError
 from relance.manifest.schema import MANAGED_VERSIONS_FLAG, MANAGED_VERSIONS_KEY, WRITER_FLAGS_KEY
 from relance.storage.protocol import ObjectStorage
 from relance.testing.explorer import Budget
@@ -490,6 +490,30 @@ class TestPowerCuts:
             put_version(after, "t", 3, stage(after, "t", body=b"next"))
             assert assert_in_step(after, fresh.root, "t", staged_ok=True) == [1, 2, 3]
         assert seen == {(1, 2)}, "the first write is the row, and that decides"
+
+    def test_before_a_staged_manifest_is_copied_and_then_it_is_lost(self, fresh: Fresh) -> None:
+        next(iter(cut_after_each_write(fresh.make, lambda each: put_second(each, "t", 1))))
+        after = fresh.reopen()
+        directory = directory_of(after, "t")
+        (staged,) = staged_files(directory)
+        (directory / "_versions" / staged).unlink()
+        assert assert_in_step(after, fresh.root, "t") == [1], "nobody was told of the second"
+        put_version(after, "t", 2, stage(after, "t", body=b"another"))
+        assert assert_in_step(after, fresh.root, "t") == [1, 2]
+
+    def test_who_may_only_read_is_told_all_but_what_waits_for_its_file(
+        self, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        next(iter(cut_after_each_write(fresh.make, lambda each: put_second(each, "t", 1))))
+        past(fresh.reopen(), "u").insert(MORE_ROWS)
+
+        def refuse(*_: Any) -> None:
+            raise PermissionDeniedError("read only")
+
+        monkeypatch.setattr("relance.operations.managed_versions.synchronise", refuse)
+        assert versions(fresh.reopen(), "u") == [1, 2]
+        with pytest.raises(PermissionDeniedError):
+            versions(fresh.reopen(), "t")
 
     def test_while_versions_of_two_tables_are_created(self, fresh: Fresh) -> None:
         def act(catalog: DirectoryNamespace) -> None:

@@ -74,27 +74,33 @@ def copy_staged(
 ) -> frozenset[str]:
     """Copy the manifests that are staged for versions after the newest file to their final names, in order.
 
-    Returns the paths of rows whose manifest is nowhere.
+    Returns the paths of rows that will never have a file: it was removed, or nothing is staged for it.
     """
     there = {each.version: each for each in files}
     newest = max(there, default=0)
+    gone: set[str] = set()
     for version, row in sorted(rows.items()):
-        file = there.get(version)
-        if not row.is_staged or (file is None and version < newest):
+        if not row.is_staged:
             continue
-        if file is not None:
-            copied = is_copy(storage, directory, row, file)
-        else:
-            try:
-                body = storage.read(row.key(directory)).body
-            except KeyNotFoundError:
-                if not storage.which_exist([row.final_key(directory)]):
-                    return frozenset({row.path})
-                continue  # its creator was faster
-            copied = put_final(storage, row.final_key(directory), body)
-        if not copied:
-            break  # lost; and what was staged after it was made for another version before it
-    return frozenset()
+        body = _staged_body(storage, directory, row) if version > newest else None
+        if version in there:
+            if not is_copy(storage, directory, row, there[version]):
+                break  # lost; and what was staged after it was made for another version before it
+        elif body is not None:
+            if not put_final(storage, row.final_key(directory), body):
+                break
+        elif not storage.which_exist([row.final_key(directory)]):
+            gone.add(row.path)
+            if version > newest:
+                break
+    return frozenset(gone)
+
+
+def _staged_body(storage: ObjectStorage, directory: str, row: VersionRow) -> bytes | None:
+    try:
+        return storage.read(row.key(directory)).body
+    except KeyNotFoundError:
+        return None  # its creator was faster, or is gone
 
 
 def is_copy(storage: ObjectStorage, directory: str, row: VersionRow, file: ManifestFile) -> bool:
@@ -116,7 +122,7 @@ def reconcile(
 ) -> tuple[Change, list[VersionRow]]:
     """Return what makes the rows say what the files say, and the rows whose staged manifest is settled.
 
-    `copied` tells whether a file is the copy of a staged manifest, `gone` names those that are nowhere.
+    `copied` tells whether a file is the copy of a staged manifest, `gone` names those that have none.
     """
     there = {each.version: each for each in files}
     newest = max(there, default=0)
@@ -135,8 +141,8 @@ def reconcile(
             lost = lost or not copied(row, file)
             after[version] = adopted_row(table, file) if lost else row.final(file)
             settled.append(row)
-        elif version < newest or lost or row.path in gone:
-            # It was there and is gone; or it can never be: nobody was told of it.
+        elif lost or row.path in gone:
+            # After the newest file it was never there, so that nobody was told of it.
             lost = lost or version > newest
             after[version] = None
             settled.append(row)
