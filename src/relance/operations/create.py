@@ -11,6 +11,7 @@ from relance.errors import ConcurrentModificationError, InvalidInputError, Relan
 from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
 from relance.manifest.entry import check_properties
+from relance.manifest.store import Manifest
 from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
 from relance.operations.directory.create import create_in_mode
@@ -18,7 +19,7 @@ from relance.operations.generations import state_of_name
 from relance.operations.in_step import Followed, claim_name, follow_marker, give_way, hold_name
 from relance.operations.managed_versions import settle
 from relance.operations.new_table import CreateMode, NewTable
-from relance.operations.places import place_of, table_id_of
+from relance.operations.places import left_behind, place_of, table_id_of
 from relance.operations.rename import finish_rename, make_way
 from relance.operations.requests import parse_mode, refuse_properties, with_options
 from relance.operations.rows.create import Created
@@ -64,9 +65,16 @@ def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
         return create_row(context, context.manifest, new, mode)
     if context.manifest is not None and new.properties:
         new = _with_own_properties(context, new, mode)
-    version = _create_at_home(context, new, mode)
-    properties = place.entry.properties if place.entry is not None else {}
-    return Created(new.directory, version, new.properties or properties)
+    properties = new.properties or _properties(context, place)
+    return Created(new.directory, _create_at_home(context, new, mode), properties)
+
+
+def _properties(context: Context, place: Place) -> dict[str, str]:
+    """Return what a table at home was given before, also if it was dropped since."""
+    entry = place.entry
+    if entry is None and context.manifest is not None:
+        entry = left_behind(context.manifest.latest(), place.table_id)
+    return {} if entry is None else entry.properties
 
 
 def _with_own_properties(context: Context, new: NewTable, mode: CreateMode) -> NewTable:
@@ -108,14 +116,24 @@ def _create_at_home(context: Context, new: NewTable, mode: CreateMode) -> int:
     return version
 
 
+def _was_dropped_at_home(manifest: Manifest, place: Place) -> bool:
+    """Tell whether the manifest knows a table of this name that was dropped in the directory of its name."""
+    if place.entry is not None or place.table_id.namespace:
+        return False
+    return left_behind(manifest.latest(), place.table_id) is not None
+
+
 def _belongs_in_directory(context: Context, place: Place) -> bool:
     """Tell whether the table is, or is to be, in the directory of its name."""
-    if not place.in_directory or context.manifest is None:
-        return place.in_directory
+    if context.manifest is None:
+        return True
+    if not place.in_directory and not _was_dropped_at_home(context.manifest, place):
+        return False
     state = state_of_name(context, place.table_id)
     facts = state.at_home
     if state.visible or facts is None:
         return state.visible
-    if facts.state in {State.DEREGISTERED, State.MOVED} or facts.deregistered_inside:
+    kept = {State.DEREGISTERED, State.MOVED}
+    if facts.state in kept or (facts.deregistered_inside and facts.state is not State.DELETED):
         return False  # that directory keeps its data; the name gets a new one
     return not state.dropped or state.dropped[-1].entry is None

@@ -8,11 +8,12 @@ from lance_namespace import DeclareTableRequest, DeclareTableResponse
 
 from relance.errors import InvalidInputError, RelanceError
 from relance.identifiers import TableId
-from relance.listing.lookup import look_up
+from relance.listing.lookup import TableFacts, look_up
 from relance.locations import directory_of_location, table_directory
 from relance.manifest.entry import check_properties
 from relance.operations.context import Context
 from relance.operations.directory.claims import settle
+from relance.operations.directory.declare import already_exists
 from relance.operations.directory.declare import declare as declare_directory
 from relance.operations.in_step import Followed, follow_marker, give_way, hold_name
 from relance.operations.places import place_of, table_id_of
@@ -20,7 +21,6 @@ from relance.operations.rename import finish_rename
 from relance.operations.requests import refuse_properties, with_options
 from relance.operations.rows.declare import declare as declare_row
 from relance.operations.versions import is_managed
-from relance.resolution import Place
 
 
 def declare_table(context: Context, request: DeclareTableRequest) -> DeclareTableResponse:
@@ -50,13 +50,16 @@ def declare(context: Context, table_id: TableId, properties: dict[str, str], loc
     """Declare the table where its name says, or in a fresh directory, and return that."""
     finish_rename(context, table_id)
     place = place_of(context, table_id)
-    in_directory = place.in_directory and (context.manifest is None or _is_clean(context, place))
+    facts = _facts(context, table_id) if place.in_directory and context.manifest is not None else None
+    in_directory = place.in_directory and (facts is None or not facts.hidden)
     _check_location(context, table_id, location, in_directory=in_directory)
     if not in_directory:
         assert context.manifest is not None  # without it every table is in its directory
         if place.in_directory:
             follow_marker(context, table_id)  # the row of the dropped generation makes way
         return declare_row(context, context.manifest, table_id, properties)
+    if facts is not None and facts.holds_table:
+        raise already_exists(table_id, facts)  # before its row gets properties that are not its own
     hold_name(context, table_id, properties)
     try:
         declare_directory(context, table_id)
@@ -69,12 +72,12 @@ def declare(context: Context, table_id: TableId, properties: dict[str, str], loc
     return table_directory(table_id.name)
 
 
-def _is_clean(context: Context, place: Place) -> bool:
-    """Tell whether nothing that is hidden lies in the directory of the table's name."""
-    facts = look_up(context.storage, place.table_id.name)
+def _facts(context: Context, table_id: TableId) -> TableFacts:
+    """Return what lies in the directory of the table's name, where no other client is at work."""
+    facts = look_up(context.storage, table_id.name)
     if facts.marker is not None:
-        settle(context, place.table_id.name, facts.marker)
-    return not facts.hidden
+        settle(context, table_id.name, facts.marker)
+    return facts
 
 
 def _check_location(context: Context, table_id: TableId, location: str | None, *, in_directory: bool) -> None:

@@ -23,7 +23,7 @@ from relance.operations.context import Context
 from relance.operations.deletion import PurgeOptions
 from relance.operations.directory import drop as directory_drop
 from relance.operations.generations import Generation, state_of_name
-from relance.operations.in_step import Followed, claim_name, follow_marker
+from relance.operations.in_step import Followed, claim_name, follow_marker, place_in_step
 from relance.operations.places import place_of, table_id_of
 from relance.operations.purge import purge_table
 from relance.operations.rename import finish_rename, making_way, renamed_meanwhile, undrop_elsewhere
@@ -72,7 +72,7 @@ def asked_ttl(text: str | None) -> timedelta | None:
 def drop(context: Context, table_id: TableId, ttl: timedelta | None) -> tuple[str, dict[str, str], Marker]:
     """Drop the table, and return its directory, its properties and the marker it got."""
     finish_rename(context, table_id)
-    place = place_of(context, table_id)
+    place = place_in_step(context, table_id)
     if not place.in_directory:
         assert context.manifest is not None  # without it every table is in its directory
         entry, marker = rows_drop.drop(context, context.manifest, table_id, ttl)

@@ -23,7 +23,9 @@ from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
 from relance.operations.directory.drop import soft_drop
+from relance.operations.places import left_behind, place_of
 from relance.operations.rows.lookups import move, move_versions, taken
+from relance.resolution import Place
 
 _ROUNDS = 5
 
@@ -151,10 +153,24 @@ def hold_name(context: Context, table_id: TableId, properties: dict[str, str]) -
             return Change(added=(_new(table_id.name).with_properties(properties),)), None
         if _is_not_ours(context, snapshot, live):
             raise taken(table_id, live)
-        shown = live.restored(table_id.name).with_properties({**live.properties, **properties})
+        shown = live.restored(table_id.name)
         return (Change() if shown == live else move(snapshot, live, shown)), None
 
     transact(manifest, plan)
+
+
+def place_in_step(context: Context, table_id: TableId) -> Place:
+    """Return where the table is, after its row came back that was left as a drop had made it.
+
+    Otherwise a table that a client without manifest undropped would have lost its protection.
+    """
+    place = place_of(context, table_id)
+    if context.manifest is None or not place.in_directory or place.entry is not None:
+        return place
+    if left_behind(context.manifest.latest(), table_id) is None:
+        return place
+    follow_marker(context, table_id)
+    return place_of(context, table_id)
 
 
 def _is_not_ours(context: Context, snapshot: Snapshot, row: Entry) -> bool:

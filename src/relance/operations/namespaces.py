@@ -162,5 +162,5 @@ def undrop_namespace(context: Context, parts: Sequence[str], cascade_id: str | N
     if not namespace:
         raise InvalidInputError("root namespace cannot be dropped, so neither undropped")
     same = TableId(namespace[:-1], namespace[-1])
-    found = making_way(context, same, lambda: rows.undrop(manifest, namespace, cascade_id))
+    found = making_way(context, same, lambda: rows.undrop(context, manifest, namespace, cascade_id))
     return sorted(each.parts for each in found)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from relance.identifiers import TableId, parse_table_id
-from relance.manifest.store import rereading
+from relance.manifest.entry import Entry
+from relance.manifest.store import Snapshot, rereading
 from relance.operations.context import Context
 from relance.resolution import Found, Place, find_table, locate, root_table_id
 
@@ -36,4 +38,17 @@ def visible_table(context: Context, table_id: TableId) -> Found:
     """
     snapshot = None if context.manifest is None else context.manifest.latest()
     place = locate(snapshot, table_id, dir_listing=context.settings.dir_listing)
-    return find_table(context.storage, snapshot, place)
+    found = find_table(context.storage, snapshot, place)
+    if snapshot is not None and found.facts is not None and place.entry is None:
+        row = left_behind(snapshot, table_id)
+        return found if row is None else replace(found, properties=row.properties)
+    return found
+
+
+def left_behind(snapshot: Snapshot, table_id: TableId) -> Entry | None:
+    """Return the row of a drop of a root table, whose marker tells whether that was undone since.
+
+    A client without manifest undoes a drop by the marker alone: then this is still the table's row.
+    """
+    gone = [each for each in snapshot.dropped(str(table_id)) if each.has_own_directory]
+    return gone[-1] if gone else None

@@ -14,18 +14,18 @@ from lance_namespace import (
 )
 
 from relance.errors import InvalidInputError, RelanceError
-from relance.identifiers import DELIMITER, TableId, parse_namespace_id
+from relance.identifiers import DELIMITER, TableId, parse_namespace_id, why_unusable
 from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
-from relance.locations import directory_of_location, table_directory
+from relance.locations import TABLE_SUFFIX, directory_of_location, table_directory
 from relance.manifest.entry import check_properties
 from relance.manifest.store import Manifest
 from relance.operations.context import Context
 from relance.operations.directory import registration as in_directory
-from relance.operations.in_step import Followed, claim_name, follow_marker
+from relance.operations.in_step import Followed, claim_name, follow_marker, place_in_step
 from relance.operations.managed_versions import settle
 from relance.operations.places import place_of, table_id_of, visible_table
-from relance.operations.rename import finish_rename, making_way, renamed_meanwhile
+from relance.operations.rename import finish_rename, make_way, making_way, renamed_meanwhile
 from relance.operations.requests import parse_mode, refuse_properties
 from relance.operations.rows import registration as rows
 from relance.operations.rows.lookups import refuse_protected, require_manifest
@@ -62,7 +62,7 @@ def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]
         manifest = require_manifest(context, to_do="deregistering it")
         entry = rows.deregister(manifest, table_id)
         return entry.location or "", entry.properties
-    place = place_of(context, table_id)
+    place = place_in_step(context, table_id)
     if place.entry is not None:
         refuse_protected(place.entry)
     in_directory.deregister(context, table_id, found.facts)
@@ -95,6 +95,7 @@ def register_table(context: Context, request: RegisterTableRequest) -> RegisterT
             f"directory is '{table_directory(table_id.name)}'; other places need manifest_enabled=true"
         )
     else:
+        _settle_directory(context, directory)
         if overwrite and not table_id.namespace:
             _leave_home(context, context.manifest, table_id, directory)
         manifest = context.manifest
@@ -129,6 +130,13 @@ def _register_at_home(
             follow_marker(context, table_id, claim=claim)
         raise
     follow_marker(context, table_id, properties or None, claim=claim)
+
+
+def _settle_directory(context: Context, directory: str) -> None:
+    """Let the row of the name that a directory has say what became of the table, if it does not yet."""
+    name = directory.removesuffix(TABLE_SUFFIX)
+    if directory == table_directory(name) and why_unusable(name) is None:
+        make_way(context, TableId((), name))
 
 
 def _leave_home(context: Context, manifest: Manifest, table_id: TableId, directory: str) -> None:

@@ -58,7 +58,8 @@ def create(
         require_namespace(snapshot, namespace[:-1])
         old = snapshot.get([object_id]).get(object_id)
         if old is None:
-            _refuse_directory_table(context, namespace)
+            if _is_directory_table(context, namespace):
+                raise NamespaceAlreadyExistsError(f"'{object_id}': a table has this name")
             return Change(added=(Entry(object_id, ObjectType.NAMESPACE, None, properties),)), properties
         if old.object_type != ObjectType.NAMESPACE:
             raise NamespaceAlreadyExistsError(f"'{object_id}': a {old.object_type} has this name")
@@ -71,11 +72,12 @@ def create(
     return transact(manifest, plan)
 
 
-def _refuse_directory_table(context: Context, namespace: tuple[str, ...]) -> None:
-    if len(namespace) == 1 and context.settings.dir_listing:
-        facts = look_up(context.storage, namespace[0])
-        if facts.holds_table and not facts.hidden:
-            raise NamespaceAlreadyExistsError(f"'{namespace[0]}': a table has this name")
+def _is_directory_table(context: Context, parts: tuple[str, ...]) -> bool:
+    """Tell whether the directory of a name at the root shows a table, which may have no row."""
+    if len(parts) > 1 or not context.settings.dir_listing:
+        return False
+    facts = look_up(context.storage, parts[0])
+    return facts.holds_table and not facts.hidden
 
 
 def drop(
@@ -149,7 +151,9 @@ def _some(entries: Sequence[Entry]) -> str:
     return names if len(entries) <= _SHOWN else f"{names}, …"
 
 
-def undrop(manifest: Manifest, namespace: tuple[str, ...], cascade_id: str | None) -> list[Entry]:
+def undrop(
+    context: Context, manifest: Manifest, namespace: tuple[str, ...], cascade_id: str | None
+) -> list[Entry]:
     """Bring back exactly what one drop of the namespace took, and return it; the newest if none is named.
 
     Raises:
@@ -170,7 +174,7 @@ def undrop(manifest: Manifest, namespace: tuple[str, ...], cascade_id: str | Non
                     f"'{each.original_id}' of this drop is being purged: nothing was undropped"
                 )
         require_namespace(snapshot, namespace[:-1])
-        _refuse_taken(snapshot, parts)
+        _refuse_taken(context, snapshot, parts)
         removed: list[str] = []
         added: list[Entry] = []
         for each in parts:
@@ -198,12 +202,12 @@ def _newest_drop(snapshot: Snapshot, object_id: str, cascade_id: str | None) -> 
     return max(found)[2]
 
 
-def _refuse_taken(snapshot: Snapshot, parts: Sequence[Entry]) -> None:
-    taken = snapshot.get(each.original_id for each in parts)
-    if not taken:
-        return
-    first = taken[min(taken)]
-    message = f"'{first.object_id}' exists again: rename or drop it first; nothing was undropped"
-    if first.object_type == ObjectType.TABLE:
-        raise TableAlreadyExistsError(f"table id {message}")
-    raise NamespaceAlreadyExistsError(message)
+def _refuse_taken(context: Context, snapshot: Snapshot, parts: Sequence[Entry]) -> None:
+    ids = sorted(each.original_id for each in parts)
+    rows = snapshot.get(ids)
+    for each in ids:
+        message = f"'{each}' exists again: rename or drop it first; nothing was undropped"
+        if each in rows and rows[each].object_type != ObjectType.TABLE:
+            raise NamespaceAlreadyExistsError(message)
+        if each in rows or _is_directory_table(context, tuple(each.split(DELIMITER))):
+            raise TableAlreadyExistsError(f"table id {message}")

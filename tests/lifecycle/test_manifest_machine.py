@@ -1,0 +1,80 @@
+"""The catalog with a manifest on real tables against a plain model, by random sequences of calls.
+
+Where rows alone decide (V2), and where directories count too, beside a client that knows nothing else.
+The long profile, 500 sequences of 200 calls in each mode and 50 of 100 on S3, takes hours:
+
+    RELANCE_PROFILE=long make test ARGS=tests/lifecycle/test_manifest_machine.py
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+from tests.lifecycle.compatibility_machine import CompatibilityMachine
+from tests.lifecycle.manifest_machine import ManifestMachine
+from tests.lifecycle.manifest_model import ManifestModel
+from tests.lifecycle.test_state_machine import LONG, profile
+from tests.servers import S3Server
+
+pytestmark = pytest.mark.timeout(0 if LONG else 300)
+
+ON_DISK = profile(500, 200) if LONG else profile(60, 30)
+ON_S3 = profile(50, 100) if LONG else profile(4, 20)
+
+V2 = {"dir_listing_enabled": "false"}
+
+
+@pytest.fixture
+def properties_on_s3(moto_server: S3Server) -> dict[str, str]:
+    return {f"storage.{key}": value for key, value in moto_server.storage_options().items()}
+
+
+def test_rows_alone_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> None:
+    class OnDisk(ManifestMachine):
+        def __init__(self) -> None:
+            self.root = tmp_path / uuid.uuid4().hex
+            super().__init__({"root": str(self.root), **V2}, ManifestModel())
+
+        def teardown(self) -> None:
+            super().teardown()
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    run_state_machine_as_test(OnDisk, settings=ON_DISK)
+
+
+def test_rows_and_directories_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> None:
+    class OnDisk(CompatibilityMachine):
+        def __init__(self) -> None:
+            self.root = tmp_path / uuid.uuid4().hex
+            super().__init__({"root": str(self.root)})
+
+        def teardown(self) -> None:
+            super().teardown()
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    run_state_machine_as_test(OnDisk, settings=ON_DISK)
+
+
+def test_rows_alone_on_s3_answer_as_the_model_does(
+    properties_on_s3: dict[str, str], moto_bucket: str
+) -> None:
+    class OnS3(ManifestMachine):
+        def __init__(self) -> None:
+            root = f"s3://{moto_bucket}/{uuid.uuid4().hex}"
+            super().__init__({"root": root, **properties_on_s3, **V2}, ManifestModel())
+
+    run_state_machine_as_test(OnS3, settings=ON_S3)
+
+
+def test_rows_and_directories_on_s3_answer_as_the_model_does(
+    properties_on_s3: dict[str, str], moto_bucket: str
+) -> None:
+    class OnS3(CompatibilityMachine):
+        def __init__(self) -> None:
+            super().__init__({"root": f"s3://{moto_bucket}/{uuid.uuid4().hex}", **properties_on_s3})
+
+    run_state_machine_as_test(OnS3, settings=ON_S3)
