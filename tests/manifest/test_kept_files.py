@@ -44,7 +44,7 @@ def manifest(tmp_path: Path) -> LanceManifest:
 @pytest.fixture
 def tiny_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make nearly every file count as large."""
-    monkeypatch.setattr(data_files, "_SMALL_ROWS", 4)
+    monkeypatch.setattr(lance_manifest, "SMALL_ROWS", 4)
     monkeypatch.setattr(lance_manifest, "HEAD_ROWS", 3)
 
 
@@ -80,9 +80,13 @@ def check(manifest: LanceManifest, asked: Sequence[str]) -> None:
     assert snapshot.moved() == {each for each in truth if truth[each].moved_to is not None}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("small_rows", [4, data_files.SMALL_ROWS_AFAR])
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.usefixtures("tiny_files")
-def test_after_any_changes_lookups_and_listings_tell_what_is_there(tmp_path: Path, seed: int) -> None:
+def test_after_any_changes_lookups_and_listings_tell_what_is_there(
+    tmp_path: Path, seed: int, small_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lance_manifest, "SMALL_ROWS", small_rows)
     chance = random.Random(seed)
     clients = [open_manifest(tmp_path), open_manifest(tmp_path)]
     native = NativeNamespace(root=str(tmp_path), manifest_enabled="true", dir_listing_enabled="false")
@@ -128,6 +132,24 @@ def test_a_removed_row_of_a_large_file_is_not_listed_and_the_file_is_not_read_ag
     assert len(list(manifest.latest().table_ids(after=None))) == 1997
     assert len(manifest.latest().own_directories()) == 1997
     assert len(read) == 1
+
+
+def test_a_removed_row_of_a_small_file_is_gone_and_the_file_is_not_read_again(
+    manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lance_manifest, "HEAD_ROWS", 3)
+    names = [f"t{number}" for number in range(8)]
+    write(manifest, added=[table(each) for each in names])
+    write(manifest, added=[table("other")])
+    check(manifest, names)
+
+    def read_small(*_: object) -> object:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(data_files.FileCache, "_read_small", read_small)
+    for name in ("t5", "t0", "other"):
+        write(manifest, removed=[name])
+        check(manifest, names)
 
 
 @pytest.mark.usefixtures("tiny_files")

@@ -1,8 +1,8 @@
 """What is kept in memory of the manifest's data files: a file is never changed, only replaced.
 
 Small files are kept whole: each commit writes the head anew, and a lookup after it need not read that
-again. Of large ones the ids are kept once a listing asked for them, and which rows are deleted apart,
-so that a drop does not make the next listing read all of them again.
+again. Of large ones the ids are kept once a listing asked for them. Which rows are deleted is kept apart
+from both, so that a drop does not make the next lookup or listing read all of them again.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata, LanceFragment
 
 from relance.manifest.entry import Entry
 from relance.manifest.name_index import COLUMNS, FileIds, FileNames, sort_ids
 
-_SMALL_ROWS = 512
+SMALL_ROWS = 512
 """More than the head grows to by itself."""
+SMALL_ROWS_AFAR = 4096
+"""Where each request counts: as many rows are read in one as the index needs three to find one."""
 _MANY_FILES = 64
 """More small files than upkeep leaves: the rest are looked into through the table's index."""
 _ADDRESS_BITS = 32
@@ -37,27 +40,48 @@ class Located:
 
 
 @dataclass(frozen=True)
-class SmallFile:
-    """The rows of a small data file that are not deleted, and their places in it."""
+class _Rows:
+    """All rows of a small data file, deleted ones too."""
 
-    rows: pa.Table
-    offsets: list[int]
-
-    def find(self, object_id: str) -> Iterator[tuple[dict[str, Any], int]]:
-        """Yield the rows with this id and their places."""
-        for position in self._positions.get(object_id, ()):
-            yield self.rows.slice(position, 1).to_pylist()[0], self.offsets[position]
+    table: pa.Table
 
     @cached_property
-    def _positions(self) -> dict[str, list[int]]:
+    def places(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
-        for position, object_id in enumerate(self.rows["object_id"].to_pylist()):
-            found.setdefault(object_id, []).append(position)
+        for place, object_id in enumerate(self.table["object_id"].to_pylist()):
+            found.setdefault(object_id, []).append(place)
         return found
 
     @cached_property
+    def ids(self) -> FileIds:
+        return sort_ids(self.table.select(COLUMNS))
+
+
+@dataclass(frozen=True)
+class SmallFile:
+    """A small data file at one version of the manifest."""
+
+    all_rows: _Rows
+    deleted: frozenset[int] = frozenset()
+
+    def find(self, object_id: str) -> Iterator[tuple[dict[str, Any], int]]:
+        """Yield the rows with this id and their places."""
+        for place in self.all_rows.places.get(object_id, ()):
+            if place not in self.deleted:
+                yield self.all_rows.table.slice(place, 1).to_pylist()[0], place
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        return self.all_rows.table if self._live is None else self.all_rows.table.filter(self._live)
+
+    @property
     def names(self) -> FileNames:
-        return FileNames(sort_ids(self.rows.select(COLUMNS)))
+        return FileNames(self.all_rows.ids, self._live)
+
+    @cached_property
+    def _live(self) -> pa.BooleanArray | None:
+        rows = range(len(self.all_rows.table))
+        return pa.array([each not in self.deleted for each in rows]) if self.deleted else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +98,8 @@ class Files:
 class FileCache:
     """What was read of data files. Threads may share it; what it forgets is read again."""
 
+    small_rows: int = SMALL_ROWS
+    """Files of at most so many rows are kept whole."""
     _small: dict[str, SmallFile] = field(default_factory=dict)
     _found: tuple[list[str], dict[str, list[Located]]] = field(default_factory=lambda: ([], {}))
     _ids: dict[str, FileIds] = field(default_factory=dict)
@@ -87,21 +113,34 @@ class FileCache:
         large: dict[str, LanceFragment] = {}
         for fragment in dataset.get_fragments():
             key = _key(fragment.metadata)
-            if fragment.physical_rows > _SMALL_ROWS or len(small) >= _MANY_FILES:
+            if fragment.physical_rows > self.small_rows or len(small) >= _MANY_FILES:
                 large[f"{fragment.fragment_id} {key}"] = fragment
             else:
-                small[key] = numbers[fragment.fragment_id] = known.get(key) or _read_small(fragment)
+                small[key] = numbers[fragment.fragment_id] = known.get(key) or self._read_small(fragment)
         keys, found = self._found
         if keys != list(large):
             found = {}
         self._small, self._found = small, (list(large), found)
         return Files(numbers, list(large.values()), found)
 
+    def _read_small(self, fragment: LanceFragment) -> SmallFile:
+        data = _data_key(fragment.metadata)
+        same = next((file for key, file in self._small.items() if key.startswith(data)), None)
+        if same is None:
+            rows = fragment.to_table(with_row_id=True, include_deleted_rows=True)
+            return SmallFile(_Rows(rows.drop_columns(["_rowid"])), _deleted(rows["_rowid"].is_valid()))
+        live = _live_rows(fragment)
+        return SmallFile(same.all_rows, frozenset() if live is None else _deleted(live))
+
     def note(self, written: Iterable[FragmentMetadata], rows: pa.Table) -> None:
         """Remember the rows of a file that was just written."""
         metas = list(written)
-        if len(metas) == 1 and len(rows) <= _SMALL_ROWS:
-            self._small = {**self._small, _key(metas[0]): SmallFile(rows, list(range(len(rows))))}
+        if len(metas) == 1 and len(rows) <= self.small_rows:
+            self._small = {**self._small, _key(metas[0]): SmallFile(_Rows(rows))}
+
+    def note_deleted(self, file: SmallFile, left: FragmentMetadata, rows: Iterable[int]) -> None:
+        """Remember a file from which rows were just deleted."""
+        self._small = {**self._small, _key(left): SmallFile(file.all_rows, file.deleted | {*rows})}
 
     def names_in(self, files: Files) -> list[FileNames]:
         """Return the ids in all data files, reading the large ones that are new."""
@@ -126,10 +165,8 @@ def _key(meta: FragmentMetadata) -> str:
     return f"{_data_key(meta)} {deleted.path(meta.id) if deleted is not None else None}"
 
 
-def _read_small(fragment: LanceFragment) -> SmallFile:
-    rows = fragment.to_table(with_row_address=True)
-    offsets = [address & _OFFSET for address in rows["_rowaddr"].to_pylist()]
-    return SmallFile(rows.drop_columns(["_rowaddr"]), offsets)
+def _deleted(live: pa.BooleanArray | pa.ChunkedArray) -> frozenset[int]:
+    return frozenset(pc.indices_nonzero(pc.invert(live)).to_pylist())
 
 
 def _read_ids(fragment: LanceFragment) -> FileIds:

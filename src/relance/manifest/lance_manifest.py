@@ -32,7 +32,7 @@ from relance.errors import (
     ServiceUnavailableError,
 )
 from relance.lifecycle.marker_store import new_nonce
-from relance.manifest.data_files import FileCache, Located
+from relance.manifest.data_files import SMALL_ROWS, SMALL_ROWS_AFAR, FileCache, Located
 from relance.manifest.entry import HEAD_ID, Entry, ObjectType, encode_row
 from relance.manifest.lance_snapshot import (
     LanceSnapshot,
@@ -66,8 +66,11 @@ class LanceManifest:
     table: ManifestTable
     on_commit: Callable[[LanceManifest, lance.LanceDataset], None] | None = None
     """Told of each commit with the new version, to keep the table in shape off the request's path."""
-    _files: FileCache = field(default_factory=FileCache)
+    _files: FileCache = field(init=False)
     _last: LanceSnapshot | None = None
+
+    def __post_init__(self) -> None:
+        self._files = FileCache(SMALL_ROWS if self.table.cheap_lookups else SMALL_ROWS_AFAR)
 
     @property
     def options(self) -> StorageOptions:
@@ -149,9 +152,9 @@ class LanceManifest:
             by_fragment.setdefault(each.fragment, []).append(each.offset)
         rows = pa.Table.from_pylist([_head_row(), *map(encode_row, change.added)], schema=dataset.schema)
         removed: list[int] = []
-        old = read.rows_in(head)
-        if old is not None and len(old) <= HEAD_ROWS:
-            kept = old.filter(pc.invert(pc.is_in(old["object_id"], pa.array(gone))))
+        old = read.small_file(head)
+        if old is not None and len(old.rows) <= HEAD_ROWS:
+            kept = old.rows.filter(pc.invert(pc.is_in(old.rows["object_id"], pa.array(gone))))
             rows = pa.concat_tables([rows, kept.cast(dataset.schema)]).combine_chunks()
             removed.append(head)
             del by_fragment[head]
@@ -160,6 +163,10 @@ class LanceManifest:
             operation = _build(dataset, removed, by_fragment, written)
         committed = self._commit(dataset, Transaction(read.version, operation, uuid=new_nonce()))
         self._files.note(written, rows)
+        for left in operation.updated_fragments:
+            file = read.small_file(left.id)
+            if file is not None:
+                self._files.note_deleted(file, left, by_fragment[left.id])
         return committed
 
     def _commit(self, target: str | lance.LanceDataset, transaction: Transaction) -> lance.LanceDataset:
@@ -236,7 +243,7 @@ def _build(
     removed: Sequence[int],
     by_fragment: Mapping[int, Sequence[int]],
     written: Sequence[FragmentMetadata],
-) -> LanceOperation.BaseOperation:
+) -> LanceOperation.Update:
     """Return the transaction that deletes rows where they are and adds the new head."""
     gone, updated = list(removed), []
     for number, offsets in by_fragment.items():

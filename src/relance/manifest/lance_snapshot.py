@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import lance
-import pyarrow as pa
 
 from relance.config import StorageOptions
 from relance.errors import InternalError, InvalidTableStateError
 from relance.lance_errors import lance_errors
-from relance.manifest.data_files import FileCache, Files, Located, split_address
+from relance.manifest.data_files import FileCache, Files, Located, SmallFile, split_address
 from relance.manifest.entry import DROPPED_PREFIX, HEAD_ID, MARKER, Entry, ObjectType, decode_row
 from relance.manifest.name_index import FileNames, all_ids, child_names
 from relance.manifest.store import ManifestConflictError
@@ -105,10 +104,9 @@ class LanceSnapshot:
         known.update(new)
         return rows | new
 
-    def rows_in(self, fragment: int) -> pa.Table | None:
-        """Return the rows of a small data file; None of a large one."""
-        file = self._files.small.get(fragment)
-        return None if file is None else file.rows
+    def small_file(self, fragment: int) -> SmallFile | None:
+        """Return a data file that is kept in memory; None for a large one."""
+        return self._files.small.get(fragment)
 
     def below(self, prefix: str) -> list[Entry]:
         return self._entries(_starts_with("object_id", prefix))

@@ -43,6 +43,10 @@ class ManifestTable:
         self._session = lance.Session()
         self._known: _Known | None = None
 
+    @property
+    def cheap_lookups(self) -> bool:
+        return self._storage.cheap_lookups
+
     def open(self) -> lance.LanceDataset | None:
         """Return the latest version, or None when there is no table."""
         known, asked = self._known, since_boot()
