@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from lance_namespace import ListTablesRequest, ListTablesResponse
 from lance_namespace.errors import LanceNamespaceError
 from tests.catalog.helpers import (
+    COMPATIBILITY,
     ROWS,
     TABLE_NOT_FOUND,
     V1,
@@ -551,6 +553,20 @@ class TestRequests:
             counter.reset()
             describe(catalog, "table00001")
             assert counter.count() <= 2
+
+    def test_in_compatibility_mode_a_listing_is_one_more_look_at_the_manifest(self, moto: S3Place) -> None:
+        compatible = replace(moto, mode=COMPATIBILITY)
+        for name in ("a", "b", "c"):
+            create(compatible.open(), name)
+        put_table(moto, "by another client")
+        with count_requests(moto.server) as counter:
+            catalog = replace(compatible, server=counter.server).open()
+            assert names(catalog) == ["a", "b", "by another client", "c"]
+            assert counter.count() <= 6, "the manifest is opened and read once"
+            for look, most in ((names, 2), (lambda each: exists_or_raise(each, "b"), 4)):
+                counter.reset()
+                look(catalog)
+                assert counter.count() <= most
 
     def test_opening_a_catalog_costs_no_request(self, many: S3Place) -> None:
         with count_requests(many.server) as counter:
