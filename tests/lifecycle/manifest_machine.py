@@ -41,7 +41,8 @@ NAMESPACE = st.sampled_from(NAMESPACES)
 WHO = st.integers(0, 1)
 FLAG = st.booleans()
 SELDOM = st.sampled_from([False, False, False, True])
-WHICH = st.integers(0, 11)
+WHICH = st.integers(0, ANY + 2)
+ANY_NAME = st.integers(0, ANY + 14)
 TTL = st.sampled_from(TTLS)
 MODE = st.sampled_from(["create", "exist_ok", "overwrite"])
 PROPERTIES = st.sampled_from([{}, {"owner": "a"}, {"owner": "b", "drop_ttl": "1d"}])
@@ -54,27 +55,33 @@ class ManifestMachine(CatalogMachine):
         ahead=st.sampled_from([-CLOCK_SKEW + HALF, HALF, timedelta(seconds=90) + HALF, CLOCK_SKEW - HALF]),
         spaces=st.sampled_from([NAMESPACES[:2], NAMESPACES, ()]),
         lost=SELDOM,
+        properties=PROPERTIES,
         begin=st.tuples(*(st.sampled_from(BEGINNINGS) for _ in TABLES)),
     )
     def open_clients(
-        self, ahead: timedelta, spaces: tuple[Id, ...], lost: bool, begin: tuple[str, ...]
+        self,
+        ahead: timedelta,
+        spaces: tuple[Id, ...],
+        lost: bool,
+        properties: dict[str, str],
+        begin: tuple[str, ...],
     ) -> None:
         """Open both, and bring each name to where it begins: most sequences need some table."""
         self.offsets = [timedelta(0), ahead]
         self.clients = [self.open_client(OffsetClock(offset)) for offset in self.offsets]
         for each in spaces:
-            self.create_namespace(each, 0, "create", {})
+            self.create_namespace(each, 0, "create", properties)
         for key, beginning in zip(TABLES, begin, strict=True):
-            self.begin(key, beginning)
+            self.begin(key, beginning, properties)
         if lost:
             self.drop_namespace(NAMESPACES[0], 0, None, restrict=False, skip=True)
 
-    def begin(self, key: Id, beginning: str) -> None:
-        """Bring a name to where it begins, if it can be; rules are plain methods too."""
+    def begin(self, key: Id, beginning: str, properties: dict[str, str]) -> None:
+        """Bring a name to where it begins, if it can be."""
         if beginning == "declared":
-            self.declare(key, 0, {})
+            self.declare(key, 0, properties)
         elif beginning != "nothing":
-            self.create(key, 0, "create", {})
+            self.create(key, 0, "create", properties)
         if beginning.startswith("dropped"):
             self.open_handle(key, 0)
             self.drop(key, 0, None)
@@ -88,7 +95,10 @@ class ManifestMachine(CatalogMachine):
 
     # Tables come.
 
-    @rule(key=TABLE, who=WHO, mode=MODE, properties=PROPERTIES)
+    @rule(which=ANY_NAME, who=WHO, mode=MODE, properties=PROPERTIES)
+    def create_some(self, which: int, who: int, mode: str, properties: dict[str, str]) -> None:
+        self.create(self.some_dropped(which), who, mode, properties)
+
     def create(self, key: Id, who: int, mode: str, properties: dict[str, str]) -> None:
         self.touched, data = {key}, self.new_rows()
         expected = self.model.create(key, mode, data, properties)
@@ -99,7 +109,10 @@ class ManifestMachine(CatalogMachine):
             assert response.version == len(table.versions)
             assert (response.properties or {}) == table.properties
 
-    @rule(key=TABLE, who=WHO, properties=PROPERTIES)
+    @rule(which=ANY_NAME, who=WHO, properties=PROPERTIES)
+    def declare_some(self, which: int, who: int, properties: dict[str, str]) -> None:
+        self.declare(self.some_dropped(which), who, properties)
+
     def declare(self, key: Id, who: int, properties: dict[str, str]) -> None:
         self.touched = {key}
         expected = self.model.declare(key, properties)
@@ -287,12 +300,11 @@ class ManifestMachine(CatalogMachine):
         if response is not None and not missing:
             self.note_cascade(response.properties["cascade_id"], client.list_dropped_tables())
 
-    @precondition(lambda self: any(self.model.dropped_namespaces(each) for each in NAMESPACES))
+    @precondition(lambda self: self.model.dropped_namespaces())
     @rule(which=WHICH, who=WHO, newest=FLAG)
     def undrop_namespace(self, which: int, who: int, newest: bool) -> None:
         """Undrop the newest drop of a namespace, or any one by its id."""
-        dropped = [drop for each in NAMESPACES for drop in self.model.dropped_namespaces(each)]
-        drop = choose(which, dropped)
+        drop = choose(which, self.model.dropped_namespaces())
         cascade = None if newest else drop.cascade
         expected, back = self.model.undrop_namespace(drop.id, cascade)
         self.touched = {*back} - {*self.model.spaces}

@@ -82,6 +82,9 @@ class Drop:
     """Of the table at the drop, where the marker beside its directory tells; rows do not."""
     deletion_id: str = ""
     cascade: str | None = None
+    """Names the drop of a namespace that this one is part of."""
+    top: bool = False
+    """It is that namespace."""
     was_deregistered: bool = False
 
     @property
@@ -318,17 +321,18 @@ class ManifestModel:
         span = self._ttl(key, self.spaces[key], ttl)
         for each, what in whole:
             (self.rows if isinstance(what, Data) else self.spaces).pop(each)
-            self.drops.append(Drop(each, what, at, span, cascade=""))
+            self.drops.append(Drop(each, what, at, span, cascade="", top=each == key))
         return None
 
-    def dropped_namespaces(self, key: Id) -> list[Drop]:
-        """Return the drops of a namespace, oldest first."""
-        found = [each for each in self.drops if isinstance(each.what, Space) and each.id == key]
+    def dropped_namespaces(self) -> list[Drop]:
+        """Return all dropped namespaces, oldest drop first."""
+        found = [each for each in self.drops if isinstance(each.what, Space)]
         return sorted(found, key=lambda each: each.deleted_at)
 
     def undrop_namespace(self, key: Id, cascade: str | None) -> tuple[Error, list[Id]]:
-        """Bring back what one drop took, and return the ids."""
-        found = [each for each in self.dropped_namespaces(key) if cascade in {None, each.cascade}]
+        """Bring back what one drop of this namespace took, and return the ids."""
+        tops = [each for each in self.dropped_namespaces() if each.top and each.id == key]
+        found = [each for each in tops if cascade in {None, each.cascade}]
         if not found or not self.exists(key[:-1]):
             return NamespaceNotFoundError, []
         parts = sorted(

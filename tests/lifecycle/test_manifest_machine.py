@@ -23,7 +23,7 @@ from tests.servers import S3Server
 pytestmark = pytest.mark.timeout(0 if LONG else 300)
 
 ON_DISK = profile(500, 200) if LONG else profile(60, 30)
-ON_S3 = profile(50, 100) if LONG else profile(4, 20)
+ON_S3 = profile(50, 100) if LONG else profile(3, 15)
 
 V2 = {"dir_listing_enabled": "false"}
 
