@@ -1,7 +1,8 @@
 """Opens the latest version of the manifest table without listing its versions each time.
 
-Versions have no gaps: if the one we know is there and the next is not, ours is the latest. That
-holds for as long as no upkeep can have removed the next one, so what was known longer ago is not used.
+Versions have no gaps: if one was the latest and the next is not there, it still is. That holds for as
+long as no upkeep can have removed the next one, so what was known longer ago is not used. To look for
+one key is far cheaper than to list: there are as many versions as were committed in half an hour.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import lance
 
 from relance.clock import since_boot
 from relance.config import StorageOptions
-from relance.errors import ConcurrentModificationError, TableNotFoundError
+from relance.errors import ConcurrentModificationError, KeyNotFoundError, TableNotFoundError
 from relance.lance_errors import lance_errors, open_at
 from relance.listing.manifest_files import NamingScheme, manifest_key
 from relance.locations import VERSIONS_DIRECTORY
@@ -29,8 +30,12 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class _Known:
+    """A version that was the latest not long ago."""
+
     dataset: lance.LanceDataset
     until: float
+    seen_until: float
+    """By then it is made sure again that the version is still there: someone may replace the whole table."""
 
 
 class ManifestTable:
@@ -50,14 +55,14 @@ class ManifestTable:
     def open(self) -> lance.LanceDataset | None:
         """Return the latest version, or None when there is no table."""
         known, asked = self._known, since_boot()
-        dataset = None
         if known is not None and asked < known.until:
-            dataset = self._step_on(known.dataset)
-        if dataset is None:
-            dataset = self.open_apart()
-            if dataset is None:
-                return None
-        self.note(dataset, asked)
+            stepped = self._step_on(known, asked)
+            if stepped is not None:
+                self._known = stepped
+                return stepped.dataset
+        dataset = self.open_apart()
+        if dataset is not None:
+            self.note(dataset, asked)
         return dataset
 
     def open_apart(self) -> lance.LanceDataset | None:
@@ -82,22 +87,20 @@ class ManifestTable:
 
     def note(self, dataset: lance.LanceDataset, asked: float) -> None:
         """Remember a version that was the latest at some time after `asked`."""
-        self._known = _Known(dataset, asked + _KNOWN_FOR_SECONDS)
+        self._known = _Known(dataset, asked + _KNOWN_FOR_SECONDS, asked + _KNOWN_FOR_SECONDS)
 
-    def _step_on(self, dataset: lance.LanceDataset) -> lance.LanceDataset | None:
+    def _step_on(self, known: _Known, asked: float) -> _Known | None:
         """Return the latest version, starting from one that was; None when that has to be listed."""
-        version = int(dataset.version)
-        there = self._which_exist([version, version + 1])
-        if version not in there:
-            return None
-        if version + 1 not in there:
-            return dataset
-        if not self._storage.cheap_lookups:
-            return None
+        until = asked + _KNOWN_FOR_SECONDS
+        version = int(known.dataset.version)
+        if not self._is_there(version + 1):
+            if asked < known.seen_until and not self.cheap_lookups:
+                return _Known(known.dataset, until, known.seen_until)
+            return _Known(known.dataset, until, until) if self._is_there(version) else None
         latest = self._latest_after(version + 1)
         with lance_errors("the catalog's manifest", self.options):
             try:
-                return dataset.checkout_version(latest)
+                return _Known(known.dataset.checkout_version(latest), until, until)
             except (OSError, ValueError) as cause:
                 if "not found" in str(cause).lower():
                     return None
@@ -106,16 +109,17 @@ class ManifestTable:
     def _latest_after(self, version: int) -> int:
         """Return the last version of an unbroken row of them that begins at `version`, which is there."""
         step = 1
-        while self._which_exist([version + step]):
+        while self._is_there(version + step):
             version, step = version + step, step * 2
         while step > 1:
             step //= 2
-            if self._which_exist([version + step]):
+            if self._is_there(version + step):
                 version += step
         return version
 
-    def _which_exist(self, versions: list[int]) -> set[int]:
-        keys = {
-            manifest_key(MANIFEST_DIRECTORY, None, version, NamingScheme.V2): version for version in versions
-        }
-        return {keys[key] for key in self._storage.which_exist(list(keys))}
+    def _is_there(self, version: int) -> bool:
+        try:
+            self._storage.head(manifest_key(MANIFEST_DIRECTORY, None, version, NamingScheme.V2))
+        except KeyNotFoundError:
+            return False
+        return True

@@ -1,0 +1,113 @@
+"""The latest version of the manifest is found, from whatever version was known, without a listing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from relance.clock import since_boot
+from relance.config import StorageOptions
+from relance.manifest.entry import Entry, ObjectType
+from relance.manifest.lance_manifest import LanceManifest
+from relance.manifest.opening import ManifestTable
+from relance.manifest.store import Change, transact
+from relance.manifest.upkeep import keep_up
+from relance.storage.local_disk import LocalDiskStorage
+
+
+class _DiskAfar(LocalDiskStorage):
+    """A disk that is asked as an object store is, and counts what it is asked."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.looked_for: list[str] = []
+
+    @property
+    def cheap_lookups(self) -> bool:
+        return False
+
+    def head(self, key: str) -> object:  # type: ignore[override]  # what it returns is only passed on
+        self.looked_for.append(key)
+        return super().head(key)
+
+    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
+        raise AssertionError("on an object store this is a listing")
+
+
+def open_manifest(root: Path, storage: LocalDiskStorage) -> LanceManifest:
+    return LanceManifest(ManifestTable(storage, f"{root}/__manifest", StorageOptions()))
+
+
+def add(manifest: LanceManifest, name: str) -> None:
+    transact(manifest, lambda _: (Change(added=(Entry(name, ObjectType.NAMESPACE),)), None))
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> LanceManifest:
+    manifest = open_manifest(tmp_path, LocalDiskStorage(str(tmp_path)))
+    add(manifest, "first")
+    return manifest
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> _DiskAfar:
+    return _DiskAfar(str(tmp_path))
+
+
+@pytest.fixture
+def reader(tmp_path: Path, writer: LanceManifest, storage: _DiskAfar) -> LanceManifest:
+    manifest = open_manifest(tmp_path, storage)
+    assert manifest.latest().version == writer.latest().version
+    return manifest
+
+
+def test_an_unchanged_manifest_costs_one_look(reader: LanceManifest, storage: _DiskAfar) -> None:
+    first = reader.latest()
+    storage.looked_for.clear()
+    assert reader.latest() is first
+    assert len(storage.looked_for) == 1
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3, 7, 20])
+def test_commits_of_others_are_seen_at_once(
+    writer: LanceManifest, reader: LanceManifest, storage: _DiskAfar, commits: int
+) -> None:
+    for number in range(commits):
+        add(writer, f"n{number}")
+    storage.looked_for.clear()
+    snapshot = reader.latest()
+    assert snapshot.version == writer.latest().version
+    assert set(snapshot.get([f"n{commits - 1}"])) == {f"n{commits - 1}"}
+    assert len(storage.looked_for) <= 2 + 2 * commits.bit_length()
+
+
+def test_what_upkeep_commits_is_stepped_over(writer: LanceManifest, reader: LanceManifest) -> None:
+    add(writer, "second")
+    keep_up(writer)
+    add(writer, "third")
+    assert set(reader.latest().get(["second", "third"])) == {"second", "third"}
+
+
+class TestATableThatSomebodyReplaced:
+    @pytest.fixture(autouse=True)
+    def _replace(self, tmp_path: Path, reader: LanceManifest, writer: LanceManifest) -> None:
+        add(writer, "second")
+        assert set(reader.latest().get(["second"])) == {"second"}
+        shutil.rmtree(tmp_path / "__manifest")
+        add(open_manifest(tmp_path, LocalDiskStorage(str(tmp_path))), "other")
+
+    def test_is_noticed_at_once_on_a_disk(self, writer: LanceManifest) -> None:
+        assert set(writer.latest().get(["second", "other"])) == {"other"}
+
+    def test_is_noticed_soon_on_an_object_store(
+        self, reader: LanceManifest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = since_boot()
+        reader.latest()
+        monkeypatch.setattr("relance.manifest.opening.since_boot", lambda: now + 9)
+        reader.latest()  # known for longer now, and yet
+        monkeypatch.setattr("relance.manifest.opening.since_boot", lambda: now + 11)
+        assert set(reader.latest().get(["second", "other"])) == {"other"}
