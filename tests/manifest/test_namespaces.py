@@ -324,7 +324,7 @@ class TestPages:
     ) -> None:
         found: list[str] = []
         token: str | None = None
-        while True:
+        while len(found) <= len(NAMES):
             page = named.list_namespaces({"id": ["p"], "limit": limit, "page_token": token})
             assert len(page.namespaces) <= limit
             found += page.namespaces
