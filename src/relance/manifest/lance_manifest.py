@@ -159,9 +159,11 @@ class LanceManifest:
             removed.append(head)
             del by_fragment[head]
         with manifest_errors(self.options):
-            written = write_fragments(rows, dataset, mode="append")
-            operation = _build(dataset, removed, by_fragment, written)
-        committed = self._commit(dataset, Transaction(read.version, operation, uuid=new_nonce()))
+            # Writing borrows the object from Lance's side, and other threads read from the shared one.
+            own = dataset.checkout_version(read.version)
+            written = write_fragments(rows, own, mode="append")
+            operation = _build(own, removed, by_fragment, written)
+        committed = self._commit(own, Transaction(read.version, operation, uuid=new_nonce()))
         self._files.note(written, rows)
         for left in operation.updated_fragments:
             file = read.small_file(left.id)
