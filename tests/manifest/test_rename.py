@@ -317,7 +317,7 @@ class TestKilledBetweenTheSteps:
         make(catalog, "t", 1, properties={"n": "1"})
         make(catalog, "other", 9)
 
-        def stop(*_: object) -> None:
+        def stop(*_: object, **__: object) -> None:
             raise Killed
 
         with monkeypatch.context() as patches:
