@@ -196,7 +196,7 @@ class LanceManifest:
         """
         if _LOOKED_FIRST.search(failure.detail):
             raise ManifestConflictError(failure.detail) from failure  # nothing was written
-        dataset = self.open()
+        dataset = self.table.open_apart()  # to read a transaction borrows the object, too
         latest = 0 if dataset is None else int(dataset.version)
         for version in range(latest, transaction.read_version, -1):
             assert dataset is not None  # it has versions

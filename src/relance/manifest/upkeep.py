@@ -85,13 +85,14 @@ def _merge_files(manifest: LanceManifest) -> int:
         return 0
     with manifest_errors(manifest.options):
         rows = pa.concat_tables([each.to_table() for each in worth]).sort_by("object_id")
-        written = write_fragments(rows, dataset, mode="append") if len(rows) else []
+        own = dataset.checkout_version(snapshot.version)  # writing borrows the object, which threads share
+        written = write_fragments(rows, own, mode="append") if len(rows) else []
         removed = [each.fragment_id for each in worth]
         operation = LanceOperation.Update(removed_fragment_ids=removed, new_fragments=list(written))
         try:
             with manifest_errors(manifest.options):
                 lance.LanceDataset.commit(
-                    dataset,
+                    own,
                     operation,
                     read_version=snapshot.version,
                     max_retries=0,
