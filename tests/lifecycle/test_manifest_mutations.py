@@ -18,6 +18,7 @@ from tests.lifecycle.manifest_scenarios import (
 )
 from tests.lifecycle.scenarios import Step, run_all
 
+import relance.operations.announcing
 import relance.operations.create
 import relance.operations.drop
 import relance.operations.rows.claims
@@ -28,6 +29,7 @@ import relance.operations.rows.purge
 import relance.operations.rows.revive
 from relance.manifest.entry import Entry
 from relance.manifest.store import ManifestConflictError, Snapshot
+from relance.operations.directory.claims import swap
 from relance.operations.rows.claims import RowClaim
 from relance.testing.explorer import Budget, Exploration
 from relance.testing.model_manifest import ModelManifest, ModelSnapshot
@@ -112,9 +114,27 @@ def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over() -> None:
 
 
 @pytest.mark.parametrize("module", ["drop", "create"])
-def test_without_claiming_the_name_a_table_is_shown_beside_another_of_its_name(module: str) -> None:
+def test_without_announcing_it_a_table_is_shown_beside_another_of_its_name(module: str) -> None:
     target = {"drop": relance.operations.drop, "create": relance.operations.create}[module]
     other = undrops() if module == "drop" else creates("b")
-    with mock.patch.object(target, "claim_name", return_value=None):
+    with mock.patch.object(target, "announced_swap", swap):
         result = _explore([[declares()], [other]], Budget(), DROPPED, Mode.BOTH)
+    assert result.violation is not None
+
+
+def test_without_looking_for_its_name_a_create_that_was_called_off_goes_on() -> None:
+    settle = relance.operations.announcing._settle
+
+    def has_its_name(*arguments: Any) -> bool:
+        settle(*arguments)
+        return True
+
+    with mock.patch.object(relance.operations.announcing, "_settle", has_its_name):
+        result = _explore([[creates("b")], [declares()]], Budget(), DROPPED, Mode.BOTH)
+    assert result.violation is not None
+
+
+def test_without_finishing_for_others_a_crash_leaves_the_name_blocked() -> None:
+    with mock.patch.object(relance.operations.announcing, "announced_row", return_value=None):
+        result = _explore([[drops()], [undrops()]], Budget(crashes=1), LIVE, Mode.BOTH)
     assert result.violation is not None

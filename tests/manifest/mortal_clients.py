@@ -134,6 +134,9 @@ class MortalManifest:
     def back_off(self, attempt: int) -> None:
         self.inner.back_off(attempt)
 
+    def wait_until(self, over: Callable[[], bool]) -> bool:
+        return self.inner.wait_until(over)
+
     def set_metadata(self, values: Mapping[str, str]) -> None:
         self.life.write("set metadata", lambda: self.inner.set_metadata(values))
 

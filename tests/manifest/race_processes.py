@@ -160,6 +160,11 @@ class Event:
     def done(self) -> bool:
         return self.code is None
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a create found its table dropped before it could tell that it was there."""
+        return "dropped while it was" in self.message
+
 
 @dataclass(frozen=True, slots=True)
 class FreeForAll(Action):

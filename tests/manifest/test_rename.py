@@ -39,7 +39,7 @@ from tests.manifest.helpers import (
     write,
 )
 
-import relance.operations.rename
+import relance.operations.announcing
 from relance import DirectoryNamespace
 
 MOVES = [("t", "u"), ("t", "a/u"), ("a/t", "a/u"), ("a/t", "b/t"), ("a/t", "a/c/u"), ("a/t", "u")]
@@ -321,7 +321,7 @@ class TestKilledBetweenTheSteps:
             raise Killed
 
         with monkeypatch.context() as patches:
-            patches.setattr(relance.operations.rename, request.param, stop)
+            patches.setattr(relance.operations.announcing, request.param, stop)
             with pytest.raises(Killed):
                 rename(catalog, "t", "a/u")
         return compatible

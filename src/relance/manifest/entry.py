@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -34,6 +35,10 @@ MOVED_TO = f"{_OURS}moved_to"
 BY_ROW = f"{_OURS}by_row"
 """Metadata key: the row decides about its table although that is in the directory of its name."""
 
+_ANNOUNCED = f"{_OURS}announced"
+_OVER = f"{_OURS}over"
+_HELD = f"{_OURS}held"
+
 HIDING = (MARKER, MOVED_TO)
 """A row whose metadata has one of these keys is not shown under its id."""
 
@@ -44,6 +49,23 @@ class ObjectType(StrEnum):
     NAMESPACE = "namespace"
     TABLE = "table"
     VERSION = "table_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What is about to happen to the marker beside the directory of a root table. Anyone may do it."""
+
+    marker: Marker
+    over: str
+    """The nonce of the marker that this one replaces; empty when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A name that is kept for a root table while its first files are written."""
+
+    token: str
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +130,36 @@ class Entry:
         return self.metadata.get(MOVED_TO)
 
     @property
+    def announced(self) -> Announcement | None:
+        """What the marker of this root table is to become.
+
+        Raises:
+            InvalidTableStateError: it cannot be understood.
+        """
+        text = self.metadata.get(_ANNOUNCED)
+        if text is None:
+            return None
+        return Announcement(decode(text.encode(), name=self.original_id), self.metadata.get(_OVER, ""))
+
+    @property
+    def hold(self) -> Hold | None:
+        """Who keeps the name for a table that is being created.
+
+        Raises:
+            InvalidTableStateError: it cannot be understood.
+        """
+        text = self.metadata.get(_HELD)
+        if text is None:
+            return None
+        token, _, until = text.partition(" ")
+        try:
+            return Hold(token, datetime.fromisoformat(until))
+        except ValueError as cause:
+            raise InvalidTableStateError(
+                f"the manifest's row '{self.object_id}' is damaged: {_HELD} is {text!r}"
+            ) from cause
+
+    @property
     def is_visible(self) -> bool:
         return not self.is_dropped and not any(key in self.metadata for key in HIDING)
 
@@ -131,6 +183,18 @@ class Entry:
     def moved(self, to: str) -> Entry:
         return self._with(MOVED_TO, to)
 
+    def announcing(self, announcement: Announcement) -> Entry:
+        """Return the row with what is about to happen to its marker."""
+        told = self.settled()._with(_ANNOUNCED, encode(announcement.marker).decode())
+        return told._with(_OVER, announcement.over)
+
+    def held(self, hold: Hold) -> Entry:
+        return self._with(_HELD, f"{hold.token} {hold.until.isoformat()}")
+
+    def settled(self) -> Entry:
+        """Return the row without what was about to happen."""
+        return self._with(_ANNOUNCED, None)._with(_OVER, None)._with(_HELD, None)
+
     def by_row(self) -> Entry:
         """Return the row as one that decides by itself, wherever its table is."""
         return self._with(BY_ROW, "true" if self._is_at_home else None)
@@ -140,7 +204,7 @@ class Entry:
 
     def dropped(self, marker: Marker, *, cascade: str | None = None) -> Entry:
         """Return the row of a dropped generation."""
-        row = self._with(_ORIGINAL, self.object_id)._with(_CASCADE, cascade).with_marker(marker)
+        row = self.settled()._with(_ORIGINAL, self.object_id)._with(_CASCADE, cascade).with_marker(marker)
         return replace(row, object_id=DROPPED_PREFIX + marker.deletion_id)
 
     def with_marker(self, marker: Marker) -> Entry:
@@ -148,7 +212,7 @@ class Entry:
 
     def restored(self, object_id: str) -> Entry:
         """Return the row without a trace of the drop."""
-        plain = self._with(MARKER, None)._with(_ORIGINAL, None)._with(_CASCADE, None)
+        plain = self.settled()._with(MARKER, None)._with(_ORIGINAL, None)._with(_CASCADE, None)
         return replace(plain, object_id=object_id)
 
     def reviving(self, marker: Marker) -> Entry:

@@ -59,6 +59,10 @@ _LOOKED_FIRST = re.compile("preempted by|incompatible with", re.IGNORECASE)
 """What Lance says when a version that is there already refuses a commit."""
 
 
+_PATIENCE = 16
+"""How often it is looked whether another client has done its own, within about half a second."""
+
+
 @dataclass(slots=True)
 class LanceManifest:
     """The `__manifest` table of one root."""
@@ -109,6 +113,13 @@ class LanceManifest:
 
     def back_off(self, attempt: int) -> None:
         time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))
+
+    def wait_until(self, over: Callable[[], bool]) -> bool:
+        for attempt in range(_PATIENCE):
+            if over():
+                return True
+            self.back_off(attempt)
+        return over()
 
     def set_metadata(self, values: Mapping[str, str]) -> None:
         dataset = self.table.open_apart()

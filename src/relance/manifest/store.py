@@ -111,6 +111,9 @@ class Manifest(Protocol):
     def back_off(self, attempt: int) -> None:
         """Wait a moment before the next attempt, so that rivals do not stay in step."""
 
+    def wait_until(self, over: Callable[[], bool]) -> bool:
+        """Wait a moment for another client, and tell whether what was waited for came."""
+
     def set_metadata(self, values: Mapping[str, str]) -> None:
         """Set keys of the table's metadata, which every client of the root sees."""
 

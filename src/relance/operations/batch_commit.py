@@ -29,6 +29,7 @@ from relance.lifecycle.marker_store import new_nonce
 from relance.locations import RESERVED_FILE
 from relance.manifest.entry import Entry, ObjectType, check_properties
 from relance.manifest.store import Change, Manifest, Snapshot
+from relance.operations.announcing import finish, finishing
 from relance.operations.context import Context
 from relance.operations.in_step import follow_marker
 from relance.operations.managed_versions import (
@@ -38,8 +39,8 @@ from relance.operations.managed_versions import (
     commit_steps,
     version_keeper,
 )
+from relance.operations.pending import refuse_pending
 from relance.operations.places import place_of, table_id_of
-from relance.operations.rename import finish_rename
 from relance.operations.requests import with_options
 from relance.operations.rows.declare import settle_name
 from relance.operations.rows.lookups import (
@@ -74,6 +75,7 @@ class _Deregister:
 _Operation = Step | _Declare | _Deregister
 
 
+@finishing
 def batch_commit_tables(context: Context, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
     """Commit all operations at once; readers see all of them or none.
 
@@ -90,7 +92,7 @@ def batch_commit_tables(context: Context, request: BatchCommitTablesRequest) -> 
     declared = [each for each in operations if isinstance(each, _Declare)]
     leaving = [each.table_id for each in operations if isinstance(each, _Deregister)]
     for table_id in (*(each.table_id for each in declared), *leaving):
-        finish_rename(context, table_id)
+        finish(context, table_id)
     gone: dict[TableId, Entry] = {}
 
     def also(snapshot: Snapshot) -> Change:
@@ -101,7 +103,7 @@ def batch_commit_tables(context: Context, request: BatchCommitTablesRequest) -> 
         results = iter(commit_steps(context, manifest, steps, leaving=leaving, also=also))
     for table_id in leaving:
         with suppress(RelanceError):  # the row hides it already; the next who meets it goes on
-            finish_rename(context, table_id)
+            finish(context, table_id)
     return BatchCommitTablesResponse(results=[_result(context, each, results, gone) for each in operations])
 
 
@@ -197,6 +199,8 @@ def _rows_change(
         require_free(context, snapshot, new.table_id)
         added.append(Entry(str(new.table_id), ObjectType.TABLE, new.directory, new.properties))
     for table_id in leaving:
+        if not table_id.namespace:
+            refuse_pending(snapshot, table_id.name)
         entry = gone[table_id] = live_table(snapshot, table_id)
         refuse_protected(entry)
         removed += (entry.object_id, *move_versions(snapshot, entry.object_id, None).removed)

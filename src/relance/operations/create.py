@@ -12,15 +12,17 @@ from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
 from relance.manifest.entry import check_properties
 from relance.manifest.store import Manifest
+from relance.operations.announcing import announced_swap, finish, finishing
 from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
 from relance.operations.directory.create import create_in_mode
+from relance.operations.directory.naming import Naming
 from relance.operations.generations import state_of_name
-from relance.operations.in_step import Followed, claim_name, follow_marker, give_way, hold_name
+from relance.operations.in_step import Followed, NameHold, follow_marker, give_way
 from relance.operations.managed_versions import settle
 from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.places import left_behind, place_of, table_id_of
-from relance.operations.rename import finish_rename, make_way
+from relance.operations.rename import make_way
 from relance.operations.requests import parse_mode, refuse_properties, with_options
 from relance.operations.rows.create import Created
 from relance.operations.rows.create import create as create_row
@@ -56,9 +58,10 @@ def create_table(context: Context, request: CreateTableRequest, data: bytes) -> 
     return with_options(response, context.vended_options())
 
 
+@finishing
 def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
     """Create the table where its name, its row or its newest dropped generation says."""
-    finish_rename(context, new.table_id)
+    finish(context, new.table_id)
     place = place_of(context, new.table_id)
     if context.manifest is not None and not _belongs_in_directory(context, place):
         make_way(context, new.table_id)
@@ -95,23 +98,22 @@ def _with_own_properties(context: Context, new: NewTable, mode: CreateMode) -> N
 
 def _create_at_home(context: Context, new: NewTable, mode: CreateMode) -> int:
     """Create the table in the directory of its name, which the manifest keeps for it meanwhile."""
-    claim = None
+    hold = NameHold(context, new.table_id, new.properties)
+    over_visible = False
     if context.manifest is not None:
         facts = look_up(context.storage, new.name)
-        if facts.marker is not None and facts.marker.marker.hides:
-            claim = claim_name(context, new.table_id, facts.marker.marker)
-        elif not facts.holds_table:
-            hold_name(context, new.table_id, new.properties)
+        over_visible = facts.has_versions and not facts.hidden
     try:
-        version = create_in_mode(context, new, mode)
+        version = create_in_mode(context, new, mode, Naming(hold, announced_swap))
     except RelanceError:
         with suppress(RelanceError):  # the next operation that meets it brings the row in step
-            follow_marker(context, new.table_id, claim=claim)
+            follow_marker(context, new.table_id, hold=hold)
         raise
-    followed = follow_marker(context, new.table_id, new.properties or None, claim=claim)
+    followed = follow_marker(context, new.table_id, new.properties or None, hold=hold)
     if followed is Followed.TAKEN:
         raise give_way(context, new.table_id)
-    if followed is Followed.MOVED:
+    if followed is Followed.MOVED and over_visible:
+        # A table that this call created can only have been renamed after that; of another one nobody knows.
         raise ConcurrentModificationError(f"table id '{new.table_id}' was renamed while it was written")
     return version
 

@@ -11,13 +11,14 @@ from relance.identifiers import TableId
 from relance.listing.lookup import TableFacts, look_up
 from relance.locations import directory_of_location, table_directory
 from relance.manifest.entry import check_properties
+from relance.operations.announcing import announced_swap, finish, finishing
 from relance.operations.context import Context
 from relance.operations.directory.claims import settle
 from relance.operations.directory.declare import already_exists
 from relance.operations.directory.declare import declare as declare_directory
-from relance.operations.in_step import Followed, follow_marker, give_way, hold_name
+from relance.operations.directory.naming import Naming
+from relance.operations.in_step import Followed, NameHold, follow_marker, give_way
 from relance.operations.places import place_of, table_id_of
-from relance.operations.rename import finish_rename
 from relance.operations.requests import refuse_properties, with_options
 from relance.operations.rows.declare import declare as declare_row
 from relance.operations.versions import is_managed
@@ -46,9 +47,10 @@ def declare_table(context: Context, request: DeclareTableRequest) -> DeclareTabl
     return with_options(response, context.vended_options(asked=request.vend_credentials))
 
 
+@finishing
 def declare(context: Context, table_id: TableId, properties: dict[str, str], location: str | None) -> str:
     """Declare the table where its name says, or in a fresh directory, and return that."""
-    finish_rename(context, table_id)
+    finish(context, table_id)
     place = place_of(context, table_id)
     facts = _facts(context, table_id) if place.in_directory and context.manifest is not None else None
     in_directory = place.in_directory and (facts is None or not facts.hidden)
@@ -60,14 +62,14 @@ def declare(context: Context, table_id: TableId, properties: dict[str, str], loc
         return declare_row(context, context.manifest, table_id, properties)
     if facts is not None and facts.holds_table:
         raise already_exists(table_id, facts)  # before its row gets properties that are not its own
-    hold_name(context, table_id, properties)
+    hold = NameHold(context, table_id, properties)
     try:
-        declare_directory(context, table_id)
+        declare_directory(context, table_id, Naming(hold, announced_swap))
     except RelanceError:
         with suppress(RelanceError):  # the next operation that meets it brings the row in step
-            follow_marker(context, table_id)
+            follow_marker(context, table_id, hold=hold)
         raise
-    if follow_marker(context, table_id, properties or None) is Followed.TAKEN:
+    if follow_marker(context, table_id, properties or None, hold=hold) is Followed.TAKEN:
         raise give_way(context, table_id)
     return table_directory(table_id.name)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import timedelta
 
 from lance_namespace import DropTableRequest, DropTableResponse
 
 from relance.config import parse_duration, parse_flag
 from relance.errors import (
-    RelanceError,
     TableAlreadyExistsError,
     TableNotFoundError,
     UnsupportedOperationError,
@@ -19,14 +17,15 @@ from relance.lifecycle.answers import drop_properties
 from relance.lifecycle.marker import Marker
 from relance.lifecycle.status import Exists, NotFound
 from relance.locations import table_directory
+from relance.operations.announcing import announced_swap, finish, finishing
 from relance.operations.context import Context
 from relance.operations.deletion import PurgeOptions
 from relance.operations.directory import drop as directory_drop
 from relance.operations.generations import Generation, state_of_name
-from relance.operations.in_step import Followed, claim_name, follow_marker, place_in_step
+from relance.operations.in_step import place_in_step
 from relance.operations.places import place_of, table_id_of
 from relance.operations.purge import purge_table
-from relance.operations.rename import finish_rename, making_way, renamed_meanwhile, undrop_elsewhere
+from relance.operations.rename import making_way, undrop_elsewhere
 from relance.operations.rows import drop as rows_drop
 from relance.operations.rows.declare import settle_name
 from relance.operations.rows.lookups import refuse_protected, taken
@@ -69,9 +68,10 @@ def asked_ttl(text: str | None) -> timedelta | None:
     return None if text is None else parse_duration(text, what="context['ttl_ms']")
 
 
+@finishing
 def drop(context: Context, table_id: TableId, ttl: timedelta | None) -> tuple[str, dict[str, str], Marker]:
     """Drop the table, and return its directory, its properties and the marker it got."""
-    finish_rename(context, table_id)
+    finish(context, table_id)
     place = place_in_step(context, table_id)
     if not place.in_directory:
         assert context.manifest is not None  # without it every table is in its directory
@@ -81,12 +81,12 @@ def drop(context: Context, table_id: TableId, ttl: timedelta | None) -> tuple[st
         refuse_protected(place.entry)
         if ttl is None and context.manifest is not None and rows_drop.TTL_PROPERTY in place.entry.properties:
             ttl = rows_drop.ttl_of(context, context.manifest.latest(), place.entry)
-    marker = directory_drop.soft_drop(context, table_id, ttl)
-    if follow_marker(context, table_id) is Followed.MOVED:
-        raise renamed_meanwhile(context, table_id)
+    announced = announced_swap if context.manifest is not None else None
+    marker = directory_drop.soft_drop(context, table_id, ttl, announced)
     return table_directory(table_id.name), place.entry.properties if place.entry is not None else {}, marker
 
 
+@finishing
 def undrop_table(
     context: Context, table_id: TableId, *, deletion_id: str | None = None, target: TableId | None = None
 ) -> Exists | NotFound:
@@ -105,7 +105,7 @@ def undrop_table(
         if deletion_id is not None:
             _chosen(context, table_id, deletion_id)
         return directory_drop.undrop_table(context, table_id)
-    finish_rename(context, table_id)
+    finish(context, table_id)
     settle_name(context, context.manifest, table_id)
     generation = _chosen(context, table_id, deletion_id)
     if generation.entry is not None:
@@ -119,12 +119,7 @@ def undrop_table(
     place = place_of(context, table_id)
     if place.entry is not None and not place.in_directory:
         raise taken(table_id, place.entry)
-    claim = claim_name(context, table_id, generation.marker)
-    try:
-        return directory_drop.undrop_table(context, table_id)
-    finally:
-        with suppress(RelanceError):  # the marker has decided; the next operation brings the row in step
-            follow_marker(context, table_id, claim=claim)
+    return directory_drop.undrop_table(context, table_id, announced_swap)
 
 
 def _chosen(context: Context, table_id: TableId, deletion_id: str | None) -> Generation:

@@ -1,28 +1,27 @@
 """Keeps the row of a root table in step with the marker beside its directory, which decides.
 
-Whoever moves the marker calls `follow_marker` afterwards; whoever finds the two out of step after a
-crash, too. The name itself is the manifest's: whoever makes a hidden table visible claims it first.
+A client without a manifest moves the marker alone: whoever finds the two out of step calls
+`follow_marker`. How clients with one move it is in announcing. The name itself is the manifest's:
+whoever is about to create a table in the directory of its name holds that first.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from relance.errors import TableAlreadyExistsError, TableNotFoundError
+from relance.errors import ConcurrentModificationError, TableAlreadyExistsError, TableNotFoundError
 from relance.identifiers import TableId
-from relance.lifecycle import moves
-from relance.lifecycle.marker import Marker
-from relance.lifecycle.marker_store import new_nonce
-from relance.lifecycle.retention import holder_is_gone
+from relance.lifecycle.marker_store import new_nonce, read_marker, stored_state
 from relance.lifecycle.states import State
 from relance.listing.lookup import TableFacts, look_up
 from relance.locations import table_directory
-from relance.manifest.entry import Entry, ObjectType
+from relance.manifest.entry import Entry, Hold, ObjectType
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
 from relance.operations.directory.drop import soft_drop
+from relance.operations.pending import announced_row, refuse_pending
 from relance.operations.places import left_behind, place_of
 from relance.operations.rows.lookups import move, move_versions, taken
 from relance.resolution import Place
@@ -48,19 +47,21 @@ def follow_marker(
     table_id: TableId,
     properties: dict[str, str] | None = None,
     *,
-    claim: str | None = None,
+    hold: NameHold | None = None,
 ) -> Followed:
     """Make the rows of a root table say what its marker and directory say.
 
-    `properties` are given to the row of a table that is visible. A row that another client claimed is
-    left to that client; `claim` is the token of one's own claim, which is given up.
+    `properties` are given to the row of a table that is visible. A row that another client is at work on
+    is left to that client; one's own hold on the name is given up.
     """
     manifest = context.manifest
     followed = Followed.OWN
     if manifest is None:
         return followed
     for _ in range(_ROUNDS):
-        seen, followed = _follow_once(context, manifest, table_id.name, properties, claim)
+        seen, followed = _follow_once(
+            context, manifest, table_id.name, properties, hold.token if hold else None
+        )
         # The marker may have moved after it was read, by a client that found the rows as they should be.
         if _same(seen, look_up(context.storage, table_id.name)):
             break
@@ -68,12 +69,12 @@ def follow_marker(
 
 
 def _follow_once(
-    context: Context, manifest: Manifest, name: str, properties: dict[str, str] | None, claim: str | None
+    context: Context, manifest: Manifest, name: str, properties: dict[str, str] | None, own: str | None
 ) -> tuple[TableFacts, Followed]:
     def plan(snapshot: Snapshot) -> tuple[Change, tuple[TableFacts, Followed]]:
         facts = look_up(context.storage, name)
         seen = facts, _whose(snapshot, facts)
-        if is_held(context, snapshot, name, claim):
+        if is_held(context, snapshot, facts, own):
             return Change(), seen
         return wanted_change(snapshot, facts, properties), seen
 
@@ -97,66 +98,57 @@ def give_way(context: Context, table_id: TableId) -> TableAlreadyExistsError:
     return TableAlreadyExistsError(f"table id '{table_id}': another object got this name meanwhile")
 
 
-def is_held(context: Context, snapshot: Snapshot, name: str, claim: str | None = None) -> bool:
-    """Tell whether another client claimed the row of a root table, and may still go on."""
-    row = snapshot.get([name]).get(name)
-    marker = row.marker if row is not None and row.has_own_directory else None
-    if marker is None or (claim is not None and marker.token == claim):
-        return False
-    return not holder_is_gone(marker, now=context.clock.now(), timing=context.timing)
+def is_held(context: Context, snapshot: Snapshot, facts: TableFacts, own: str | None = None) -> bool:
+    """Tell whether another client is at work on the rows of a root table, and may still go on."""
+    if announced_row(snapshot, facts.name) is not None:
+        return True
+    row = snapshot.get([facts.name]).get(facts.name)
+    hold = row.hold if row is not None and row.has_own_directory else None
+    if hold is None or hold.token == own or (facts.holds_table and not facts.hidden):
+        return False  # a table that is there needs nobody to keep its name
+    return context.clock.now() <= hold.until + context.timing.clock_skew
 
 
-def claim_name(context: Context, table_id: TableId, marker: Marker) -> str | None:
-    """Keep the name of a hidden root table for it while its marker is moved, and return the claim's token.
+@dataclass(slots=True)
+class NameHold:
+    """Keeps the name of a root table that is about to be created, so that nobody else takes it."""
 
-    Without the claim, a table in a fresh directory could take the name meanwhile, and this one would
-    be visible beside it under the same name.
+    context: Context
+    table_id: TableId
+    properties: dict[str, str]
+    token: str = field(default_factory=new_nonce)
+    _renew_at: float | None = None
 
-    Raises:
-        TableAlreadyExistsError: another table has the name.
-        ConcurrentModificationError: another client claimed it.
-    """
-    manifest = context.manifest
-    if manifest is None:
-        return None
-    token, name = new_nonce(), table_id.name
-    until = context.clock.now() + context.timing.lease
+    def __call__(self) -> None:
+        """Hold the name, or go on doing so.
 
-    def plan(snapshot: Snapshot) -> tuple[Change, str]:
+        Raises:
+            TableAlreadyExistsError: another table has the name.
+            ConcurrentModificationError: something else is under way with it.
+        """
+        clock, lease = self.context.clock, self.context.timing.lease
+        asked = clock.monotonic()
+        if self.context.manifest is None or (self._renew_at is not None and asked < self._renew_at):
+            return
+        hold = Hold(self.token, clock.now() + lease)
+        transact(self.context.manifest, lambda snapshot: (self._plan(snapshot, hold), None))
+        self._renew_at = asked + lease.total_seconds() / 2
+
+    def _plan(self, snapshot: Snapshot, hold: Hold) -> Change:
+        name = self.table_id.name
+        refuse_pending(snapshot, name)
         live = snapshot.get([name]).get(name)
-        if live is not None and _is_not_ours(context, snapshot, live):
-            raise taken(table_id, live)
-        gone = [each for each in snapshot.dropped(name) if each.has_own_directory]
-        source = live if live is not None else (gone[-1] if gone else None)
-        base = source if source is not None else _new(name)
-        claimed = replace(marker, state=State.REVIVING, nonce=token, token=token, lease_until=until)
-        row = base.restored(name).with_marker(replace(claimed, before=State.DELETED))
-        return (Change(added=(row,)) if source is None else move(snapshot, source, row)), token
-
-    return transact(manifest, plan)
-
-
-def hold_name(context: Context, table_id: TableId, properties: dict[str, str]) -> None:
-    """Give a root table that is about to be created its row, so that nobody else takes the name.
-
-    Raises:
-        TableAlreadyExistsError: another table has the name.
-        ConcurrentModificationError: another client claimed it.
-    """
-    manifest = context.manifest
-    if manifest is None:
-        return
-
-    def plan(snapshot: Snapshot) -> tuple[Change, None]:
-        live = snapshot.get([table_id.name]).get(table_id.name)
         if live is None:
-            return Change(added=(_new(table_id.name).with_properties(properties),)), None
-        if _is_not_ours(context, snapshot, live):
-            raise taken(table_id, live)
-        shown = live.restored(table_id.name)
-        return (Change() if shown == live else move(snapshot, live, shown)), None
-
-    transact(manifest, plan)
+            if stored_state(read_marker(self.context.storage, name)) is State.MOVED:
+                # Another row leads to the directory since it was looked at.
+                raise ConcurrentModificationError(f"table id '{name}' was changed by another client")
+            return Change(added=(new_home_row(name).with_properties(self.properties).held(hold),))
+        if not live.has_own_directory:
+            raise taken(self.table_id, live)
+        facts = look_up(self.context.storage, name)
+        if facts.holds_table and not facts.hidden:
+            return Change()
+        return move(snapshot, live, live.restored(name).held(hold))
 
 
 def place_in_step(context: Context, table_id: TableId) -> Place:
@@ -171,13 +163,6 @@ def place_in_step(context: Context, table_id: TableId) -> Place:
         return place
     follow_marker(context, table_id)
     return place_of(context, table_id)
-
-
-def _is_not_ours(context: Context, snapshot: Snapshot, row: Entry) -> bool:
-    """Tell whether a row with the name of a directory leads elsewhere, or another client holds it."""
-    if not row.has_own_directory or row.moved_to is not None:
-        return True
-    return is_held(context, snapshot, row.object_id)
 
 
 def _same(one: TableFacts, other: TableFacts) -> bool:
@@ -195,9 +180,9 @@ def wanted_change(snapshot: Snapshot, facts: TableFacts, properties: dict[str, s
     if live is not None and live.moved_to is not None:
         return Change()  # a rename is under way, and finishes this itself
     if facts.state is State.MOVED:
-        return _give_back(snapshot, live)
-    if facts.state is State.PURGING and live is not None and live.marker is not None:
-        return _show_dropped(snapshot, facts, live, gone)  # the claim is given up, and a purge was first
+        return Change() if live is None else _without(snapshot, [live])  # the directory is another row's
+    if facts.state is State.PURGING and live is not None:
+        return _show_dropped(snapshot, facts, live, gone)
     if facts.state in _CLAIMED:
         return Change()
     if facts.state is State.DELETED and facts.marker is not None:
@@ -209,14 +194,6 @@ def wanted_change(snapshot: Snapshot, facts: TableFacts, properties: dict[str, s
     return _without(snapshot, gone if live is None else [live, *gone])
 
 
-def _give_back(snapshot: Snapshot, live: Entry | None) -> Change:
-    """Return what makes a claimed row one of a dropped table again, whose directory is its row's now."""
-    marker = live.marker if live is not None else None
-    if live is None or marker is None:
-        return Change()
-    return move(snapshot, live, live.dropped(moves.recover(marker, new_nonce())).by_row())
-
-
 def _show_live(
     snapshot: Snapshot,
     facts: TableFacts,
@@ -224,7 +201,7 @@ def _show_live(
     gone: list[Entry],
     properties: dict[str, str] | None,
 ) -> Change:
-    source = live if live is not None else (gone[-1] if gone else _new(facts.name))
+    source = live if live is not None else (gone[-1] if gone else new_home_row(facts.name))
     shown = source.restored(facts.name)
     if properties is not None:
         shown = shown.with_properties(properties)
@@ -243,7 +220,7 @@ def _show_dropped(snapshot: Snapshot, facts: TableFacts, live: Entry | None, gon
     if live is None and len(gone) == 1 and gone[0].marker == marker:
         return Change()
     source = live if live is not None else (gone[-1] if gone else None)
-    base = source.restored(facts.name) if source is not None else _new(facts.name)
+    base = source.restored(facts.name) if source is not None else new_home_row(facts.name)
     dropped = base.dropped(marker)
     if source is None:
         return Change(added=(dropped,))
@@ -252,7 +229,8 @@ def _show_dropped(snapshot: Snapshot, facts: TableFacts, live: Entry | None, gon
     return Change((*change.removed, *others.removed), change.added)
 
 
-def _new(name: str) -> Entry:
+def new_home_row(name: str) -> Entry:
+    """Return the row of a root table in the directory of its name."""
     return Entry(name, ObjectType.TABLE, table_directory(name))
 
 

@@ -12,9 +12,9 @@ from relance.listing.root_view import view_root
 from relance.listing.tables import list_tables
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, Snapshot, transact
+from relance.operations.announcing import finish
 from relance.operations.context import Context
-from relance.operations.in_step import wanted_change
-from relance.operations.rename import finish_rename
+from relance.operations.in_step import is_held, wanted_change
 from relance.operations.rows.lookups import require_manifest
 
 _BATCH = 500
@@ -62,7 +62,7 @@ def migrate_to_manifest(
     while batch := list(islice(waiting, _BATCH)):
         if not dry_run:
             for name in batch:
-                finish_rename(context, TableId((), name))
+                finish(context, TableId((), name))
 
         def plan(snapshot: Snapshot, batch: Sequence[str] = batch) -> tuple[Change, list[tuple[str, str]]]:
             return _plan(context, snapshot, batch)
@@ -92,6 +92,8 @@ def _plan(context: Context, snapshot: Snapshot, names: Sequence[str]) -> tuple[C
             if facts.holds_table and not facts.hidden:
                 told.append(("shadowed", facts.name))
             continue
+        if is_held(context, snapshot, facts):
+            continue  # whoever is at work on it gives it its row
         change = wanted_change(snapshot, facts)
         if change.is_empty:
             continue

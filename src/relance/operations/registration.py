@@ -20,12 +20,13 @@ from relance.listing.lookup import look_up
 from relance.locations import TABLE_SUFFIX, directory_of_location, table_directory
 from relance.manifest.entry import check_properties
 from relance.manifest.store import Manifest
+from relance.operations.announcing import announced_swap, finish, finishing
 from relance.operations.context import Context
 from relance.operations.directory import registration as in_directory
-from relance.operations.in_step import Followed, claim_name, follow_marker, place_in_step
+from relance.operations.in_step import NameHold, follow_marker, place_in_step
 from relance.operations.managed_versions import settle
 from relance.operations.places import place_of, table_id_of, visible_table
-from relance.operations.rename import finish_rename, make_way, making_way, renamed_meanwhile
+from relance.operations.rename import make_way, making_way
 from relance.operations.requests import parse_mode, refuse_properties
 from relance.operations.rows import registration as rows
 from relance.operations.rows.lookups import refuse_protected, require_manifest
@@ -53,9 +54,10 @@ def deregister_table(context: Context, request: DeregisterTableRequest) -> Dereg
     )
 
 
+@finishing
 def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]]:
     """Deregister the table, and return its directory and properties."""
-    finish_rename(context, table_id)
+    finish(context, table_id)
     settle(context, table_id)  # a version that waits for its file would go with its row
     found = visible_table(context, table_id)
     if found.facts is None:
@@ -65,12 +67,11 @@ def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]
     place = place_in_step(context, table_id)
     if place.entry is not None:
         refuse_protected(place.entry)
-    in_directory.deregister(context, table_id, found.facts)
-    if follow_marker(context, table_id) is Followed.MOVED:
-        raise renamed_meanwhile(context, table_id)
+    in_directory.deregister(context, table_id, found.facts, announced_swap)
     return found.directory, found.properties
 
 
+@finishing
 def register_table(context: Context, request: RegisterTableRequest) -> RegisterTableResponse:
     """Show the table in a directory under a name; without a manifest it must be the directory's own.
 
@@ -86,7 +87,7 @@ def register_table(context: Context, request: RegisterTableRequest) -> RegisterT
     properties = check_properties(request.properties)
     overwrite = parse_mode(request.mode, RegisterMode, default=RegisterMode.CREATE) is RegisterMode.OVERWRITE
     directory = directory_of_location(request.location, root_uri=context.connection.lance_root)
-    finish_rename(context, table_id)
+    finish(context, table_id)
     if not table_id.namespace and directory == table_directory(table_id.name):
         _register_at_home(context, table_id, properties, overwrite=overwrite)
     elif context.manifest is None:
@@ -120,16 +121,18 @@ def _register_at_home(
         directory = table_directory(table_id.name)
         rows.register(context, manifest, table_id, directory, properties, overwrite=overwrite)
         return
-    hidden = facts.marker is not None and facts.state is State.DEREGISTERED
-    claim = claim_name(context, table_id, facts.marker.marker) if facts.marker and hidden else None
+    hold = NameHold(context, table_id, properties)
     try:
+        if facts.hidden and facts.state is not State.DEREGISTERED:
+            hold()  # nothing but a file inside hides it: no marker is moved, and no row tells of that
         # A directory that is visible but has no row yet is new to the manifest.
-        in_directory.register(context, table_id, known_ok=overwrite or place.entry is None)
+        known = overwrite or place.entry is None
+        in_directory.register(context, table_id, known_ok=known, swap=announced_swap)
     except RelanceError:
         with suppress(RelanceError):  # the next operation that meets it brings the row in step
-            follow_marker(context, table_id, claim=claim)
+            follow_marker(context, table_id, hold=hold)
         raise
-    follow_marker(context, table_id, properties or None, claim=claim)
+    follow_marker(context, table_id, properties or None, hold=hold)
 
 
 def _settle_directory(context: Context, directory: str) -> None:
@@ -150,6 +153,7 @@ def _leave_home(context: Context, manifest: Manifest, table_id: TableId, directo
         deregister(context, table_id)
 
 
+@finishing
 def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:
     """Protect a table or a namespace from being dropped, or stop doing so.
 

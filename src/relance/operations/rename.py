@@ -21,23 +21,23 @@ from relance.errors import (
 )
 from relance.identifiers import TableId, parse_table_id
 from relance.lifecycle.states import State
-from relance.listing.lookup import look_up
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Snapshot
+from relance.operations.announcing import announced_swap, finish, finishing
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy, settled_marker
-from relance.operations.directory.moving import move_away, swap_for_moved
-from relance.operations.directory.registration import deregister
+from relance.operations.directory.moving import swap_for_moved
 from relance.operations.in_step import follow_marker
 from relance.operations.places import place_of, visible_table
 from relance.operations.rows.drop import undrop
-from relance.operations.rows.lookups import require_free, require_manifest, require_writable
-from relance.operations.rows.rename import begin_move, end_move, rename
-from relance.resolution import locate, not_found
+from relance.operations.rows.lookups import require_free, require_manifest
+from relance.operations.rows.rename import begin_move, rename
+from relance.resolution import not_found
 
 _T = TypeVar("_T")
 
 
+@finishing
 def rename_table(context: Context, request: RenameTableRequest) -> RenameTableResponse:
     """Move the table to a new id; its files stay where they are.
 
@@ -53,37 +53,15 @@ def rename_table(context: Context, request: RenameTableRequest) -> RenameTableRe
     manifest = require_manifest(context, to_do="renaming a table")
     if target == table_id:
         raise InvalidInputError(f"table id '{table_id}' already has this name")
-    finish_rename(context, table_id)
+    finish(context, table_id)
     found = visible_table(context, table_id)
     if found.facts is None:
         making_way(context, target, lambda: rename(context, manifest, table_id, target))
     else:
         follow_marker(context, table_id)  # it may have no row yet
         making_way(context, target, lambda: begin_move(context, manifest, table_id, target))
-        finish_rename(context, table_id)
+        finish(context, table_id)
     return RenameTableResponse()
-
-
-def finish_rename(context: Context, table_id: TableId) -> None:
-    """Hide the old name of a table that was moved to another id, or to none, which only its row says so far.
-
-    Raises:
-        ConcurrentModificationError: another client holds the marker.
-        UnsupportedOperationError: a newer client's features are in use.
-    """
-    if context.manifest is None or table_id.namespace:
-        return
-    snapshot = require_writable(context.manifest)
-    place = locate(snapshot, table_id, dir_listing=context.settings.dir_listing)
-    if place.entry is None or place.entry.moved_to is None:
-        return
-    if place.entry.moved_to:
-        move_away(context, table_id.name)
-    else:
-        facts = look_up(context.storage, table_id.name)
-        if facts.holds_table and not facts.hidden:
-            deregister(context, table_id, facts)
-    end_move(context.manifest, table_id)
 
 
 def making_way(context: Context, table_id: TableId, take: Callable[[], _T]) -> _T:
@@ -103,14 +81,14 @@ def make_way(context: Context, table_id: TableId) -> bool:
     place = place_of(context, table_id)
     if place.entry is None or not place.in_directory:
         return False
-    finish_rename(context, table_id)
+    finish(context, table_id)
     follow_marker(context, table_id)
     return place_of(context, table_id).entry is None
 
 
 def renamed_meanwhile(context: Context, table_id: TableId) -> TableNotFoundError:
     """Return the error for a change of the marker that came after a rename, which it has to give way to."""
-    finish_rename(context, table_id)
+    finish(context, table_id)
     return TableNotFoundError(f"table id '{table_id}' was renamed meanwhile")
 
 
@@ -132,7 +110,7 @@ def undrop_elsewhere(context: Context, table_id: TableId, target: TableId) -> No
     snapshot = manifest.latest()
     dropped = _own_dropped(snapshot, table_id)
     making_way(context, target, lambda: require_free(context, manifest.latest(), target))
-    swap_for_moved(context, table_id.name, stored, undid=stored.marker.deletion_id)
+    swap_for_moved(context, table_id.name, stored, undid=stored.marker.deletion_id, swap=announced_swap)
     undrop(context, manifest, dropped, target)
 
 

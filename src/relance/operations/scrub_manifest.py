@@ -14,10 +14,12 @@ from relance.listing.lookup import look_up
 from relance.locations import TABLE_SUFFIX
 from relance.manifest.entry import HEAD_ID, Entry, ObjectType, decode_row
 from relance.manifest.store import Manifest, Snapshot
+from relance.operations.announcing import finish
 from relance.operations.context import Context
 from relance.operations.deletion import PurgeOptions
 from relance.operations.findings import Finding, Problem
 from relance.operations.in_step import follow_marker, is_held, wanted_change
+from relance.operations.pending import announced_row
 from relance.operations.rows.claims import settle_revival
 from relance.operations.rows.purge import purge_row
 from relance.operations.rows.registration import check_directory
@@ -118,7 +120,10 @@ def _look_at_steps(context: Context, snapshot: Snapshot, tables: list[Entry]) ->
             facts = look_up(context.storage, name)
         except RelanceError:
             continue  # a damaged marker is reported as such
-        if not is_held(context, snapshot, name) and not wanted_change(snapshot, facts).is_empty:
+        if announced_row(snapshot, name) is not None:
+            remedy = "finish the change of the marker that its row announces"
+            yield Finding(name, Problem.OUT_OF_STEP, remedy), _finish
+        elif not is_held(context, snapshot, facts) and not wanted_change(snapshot, facts).is_empty:
             remedy = "make the row say what the marker and the directory say"
             yield Finding(name, Problem.OUT_OF_STEP, remedy), _follow
 
@@ -149,6 +154,10 @@ def _settle_row(context: Context, object_id: str) -> None:
     manifest, entry = _entry(context, object_id)
     if entry is not None:
         settle_revival(context, manifest, entry)
+
+
+def _finish(context: Context, name: str) -> None:
+    finish(context, TableId((), name))
 
 
 def _follow(context: Context, name: str) -> None:

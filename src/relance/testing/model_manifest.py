@@ -7,7 +7,7 @@ holds it against Lance.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,6 +116,10 @@ class ModelManifest:
 
     def back_off(self, attempt: int) -> None:
         """Nobody waits in a model."""
+
+    def wait_until(self, over: Callable[[], bool]) -> bool:
+        """Nobody waits in a model: others are met in the middle of what they do."""
+        return False
 
     def _put(self, read: ModelSnapshot, rows: Mapping[str, Entry], metadata: Mapping[str, str]) -> None:
         token = new_nonce()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from relance.errors import ConcurrentModificationError, KeyChangedError, KeyExistsError
 from relance.lifecycle import moves
@@ -18,6 +19,14 @@ from relance.operations.context import Context
 
 _ATTEMPTS = 5
 """How often an operation looks again when another one moved the marker first."""
+
+
+class Swap(Protocol):
+    """How a marker is swapped: alone, or with the row that follows it."""
+
+    def __call__(
+        self, context: Context, name: str, marker: Marker, *, over: StoredMarker | None
+    ) -> StoredMarker: ...
 
 
 def swap(context: Context, name: str, marker: Marker, *, over: StoredMarker | None) -> StoredMarker:
@@ -79,16 +88,16 @@ def claim_purge(context: Context, name: str, over: StoredMarker) -> Claim:
     Raises:
         ConcurrentModificationError: another client moved the marker first.
     """
-    return _claim(context, name, over, _purge_marker)
+    return _claim(context, name, over, _purge_marker, swap)
 
 
-def claim_revival(context: Context, name: str, over: StoredMarker) -> Claim:
+def claim_revival(context: Context, name: str, over: StoredMarker, swap: Swap = swap) -> Claim:
     """Take a dropped or purged name for a create.
 
     Raises:
         ConcurrentModificationError: another client moved the marker first.
     """
-    return _claim(context, name, over, _revival_marker)
+    return _claim(context, name, over, _revival_marker, swap)
 
 
 def _purge_marker(marker: Marker, nonce: str, token: str, until: datetime) -> Marker:
@@ -100,7 +109,11 @@ def _revival_marker(marker: Marker, nonce: str, token: str, until: datetime) -> 
 
 
 def _claim(
-    context: Context, name: str, over: StoredMarker, make: Callable[[Marker, str, str, datetime], Marker]
+    context: Context,
+    name: str,
+    over: StoredMarker,
+    make: Callable[[Marker, str, str, datetime], Marker],
+    swap: Swap,
 ) -> Claim:
     # The lease counts from before the request: its answer may come late.
     deadline = context.clock.monotonic() + context.timing.lease.total_seconds()

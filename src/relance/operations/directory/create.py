@@ -17,6 +17,7 @@ from relance.listing.signs import remove_signs, sign_creating
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy, settle
 from relance.operations.directory.declare import already_exists, refuse_occupied
+from relance.operations.directory.naming import Naming
 from relance.operations.directory.overwrite import overwrite
 from relance.operations.directory.revive import revive
 from relance.operations.lance_tables import StagedData, is_settled
@@ -27,22 +28,24 @@ _ATTEMPTS = 5
 """How often an overwrite or exist_ok looks again when the table comes or goes under its hands."""
 
 
-def create_in_mode(context: Context, new: NewTable, mode: CreateMode) -> int:
+def create_in_mode(context: Context, new: NewTable, mode: CreateMode, naming: Naming) -> int:
     """Create, keep or overwrite the table as the mode says, and return its version."""
     for _ in range(_ATTEMPTS):
         facts = look_up(context.storage, new.name)
         if facts.marker is not None and facts.marker.marker.hides:
-            version = _create_over_marker(context, new, facts)
+            version = _create_over_marker(context, new, facts, naming)
         elif (facts.hidden and facts.holds_table) or (facts.has_versions and mode is CreateMode.CREATE):
             raise already_exists(new.table_id, facts)
         else:
-            version = _create_visible(context, new, facts, mode)
+            version = _create_visible(context, new, facts, mode, naming)
         if version is not None:
             return version
     raise ConcurrentModificationError(f"table id '{new.table_id}' keeps changing: try again")
 
 
-def _create_visible(context: Context, new: NewTable, facts: TableFacts, mode: CreateMode) -> int | None:
+def _create_visible(
+    context: Context, new: NewTable, facts: TableFacts, mode: CreateMode, naming: Naming
+) -> int | None:
     """Create, keep or overwrite what nothing hides; None means: look again."""
     if facts.has_versions and mode is CreateMode.EXIST_OK:
         head = context.tables.head(new.directory)
@@ -50,14 +53,14 @@ def _create_visible(context: Context, new: NewTable, facts: TableFacts, mode: Cr
     try:
         if facts.has_versions:
             return overwrite(context, new, facts.marker)
-        return _create_fresh(context, new, facts.marker)
+        return _create_fresh(context, new, facts.marker, naming)
     except ConcurrentModificationError:
         if mode is CreateMode.CREATE:
             raise
         return None
 
 
-def _create_over_marker(context: Context, new: NewTable, facts: TableFacts) -> int | None:
+def _create_over_marker(context: Context, new: NewTable, facts: TableFacts, naming: Naming) -> int | None:
     """Create where a marker hides what is there; None means: look again."""
     if facts.state in {State.DEREGISTERED, State.MOVED}:
         raise already_exists(new.table_id, facts)
@@ -66,10 +69,10 @@ def _create_over_marker(context: Context, new: NewTable, facts: TableFacts) -> i
         raise busy(new.name, stored.marker)
     if stored is None or stored.marker.state not in {State.DELETED, State.PURGED}:
         return None
-    return revive(context, new, stored)
+    return revive(context, new, stored, naming.swap)
 
 
-def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None) -> int:
+def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None, naming: Naming) -> int:
     """Write the data, then commit version 1, which only one creator can.
 
     Raises:
@@ -78,6 +81,7 @@ def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None) ->
     storage, name = context.storage, new.name
     refuse_occupied(context, new.table_id)
     require_create_only(storage, to_do="creating a table")
+    naming.hold()
     flag_new_root(storage)
     # Listings see this sign and look twice, so that data without a version is never taken for a table.
     sign_creating(storage, name)
@@ -87,6 +91,11 @@ def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None) ->
         )
     except RelanceError:
         _after_failed_write(context, name, seen)
+        raise
+    try:
+        naming.hold()
+    except RelanceError:
+        context.tables.discard(staged)
         raise
     # Just before the commit: so a commit that lands after a purge was sent before its drop, not long after.
     if not is_unchanged(storage, name, seen):

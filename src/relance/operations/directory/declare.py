@@ -26,11 +26,12 @@ from relance.locations import (
 )
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy, claim_revival, settle
+from relance.operations.directory.naming import Naming
 from relance.storage.probe import require_create_only, require_replace
 from relance.storage.readback import create_once
 
 
-def declare(context: Context, table_id: TableId) -> None:
+def declare(context: Context, table_id: TableId, naming: Naming) -> None:
     """Reserve the name: of several racing callers exactly one succeeds.
 
     Raises:
@@ -38,11 +39,11 @@ def declare(context: Context, table_id: TableId) -> None:
     """
     facts = look_up(context.storage, table_id.name)
     if facts.marker is not None and facts.marker.marker.hides:
-        _declare_over_marker(context, table_id, facts)
+        _declare_over_marker(context, table_id, facts, naming)
     elif facts.holds_table:
         raise already_exists(table_id, facts)
     else:
-        _reserve(context, table_id)
+        _reserve(context, table_id, naming)
         if not is_unchanged(context.storage, table_id.name, facts.marker):
             raise ConcurrentModificationError(f"table id '{table_id}' was dropped while it was declared")
 
@@ -84,7 +85,7 @@ def refuse_occupied(context: Context, table_id: TableId) -> None:
         raise TableAlreadyExistsError(f"table id '{table_id}': a file or a symbolic link is at {directory!r}")
 
 
-def _declare_over_marker(context: Context, table_id: TableId, facts: TableFacts) -> None:
+def _declare_over_marker(context: Context, table_id: TableId, facts: TableFacts, naming: Naming) -> None:
     """Declare a name whose table was purged; a dropped one is refused.
 
     A declare has no end: the client writes on its own and does not tell. Clearing a drop's marker for
@@ -107,21 +108,22 @@ def _declare_over_marker(context: Context, table_id: TableId, facts: TableFacts)
             "use create_table, or declare it again in half an hour"
         )
     require_replace(context.storage, to_do="declaring a table over a purged one")
-    claim = claim_revival(context, table_id.name, stored)
+    claim = claim_revival(context, table_id.name, stored, naming.swap)
     if not look_up(context.storage, table_id.name).empty:
         claim.settle(moves.recover(claim.stored.marker, new_nonce()))
         raise TableAlreadyExistsError(
             f"table id '{table_id}' was purged but files turned up since: purge_table(['{table_id}']) "
             "removes them, create_table writes over them"
         )
-    _reserve(context, table_id)
+    _reserve(context, table_id, Naming())  # the claim holds the name
     claim.settle(moves.finish_revival(claim.stored.marker, new_nonce()))
 
 
-def _reserve(context: Context, table_id: TableId) -> None:
+def _reserve(context: Context, table_id: TableId, naming: Naming) -> None:
     storage, name = context.storage, table_id.name
     refuse_occupied(context, table_id)
     require_create_only(storage, to_do="declaring a table")
+    naming.hold()
     flag_new_root(storage)
     # First the sign that listings see, then the file that decides: after a crash in between there is
     # a sign without a table, which hides nothing.

@@ -24,7 +24,7 @@ from relance.lifecycle.status import Exists, NotFound
 from relance.listing.lookup import look_up
 from relance.locations import table_directory
 from relance.operations.context import Context
-from relance.operations.directory.claims import settled_marker, swap
+from relance.operations.directory.claims import Swap, settled_marker, swap
 from relance.operations.lance_tables import TableHead
 from relance.resolution import not_found
 from relance.storage.probe import require_create_only, require_replace
@@ -35,8 +35,10 @@ TTL_PROPERTY = "relance.drop_ttl"
 _ATTEMPTS = 5
 
 
-def soft_drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Marker:
-    """Put the marker that hides the table, and return it.
+def soft_drop(
+    context: Context, table_id: TableId, ttl: timedelta | None, announced: Swap | None = None
+) -> Marker:
+    """Put the marker that hides the table, and return it; with its row in step, if it is `announced`.
 
     Raises:
         TableNotFoundError: there is nothing to hide.
@@ -56,12 +58,14 @@ def soft_drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Mar
         version=head.version if head else 0,
     )
     drop_properties(marker)  # an expiry that no clock can show is refused before anything is written
+    if announced is not None:
+        return _drop_over_marker(context, table_id, marker, announced)
     # Most tables were never dropped, or by this client: without looking first, one request less.
     known = context.seen.take(name)
     try:
         return put_marker(storage, name, _again(marker, known) if known else marker, over=known).marker
     except (KeyExistsError, KeyChangedError):
-        return _drop_over_marker(context, table_id, marker)
+        return _drop_over_marker(context, table_id, marker, swap)
 
 
 def _head(context: Context, table_id: TableId) -> TableHead | None:
@@ -76,7 +80,7 @@ def _head(context: Context, table_id: TableId) -> TableHead | None:
     raise ConcurrentModificationError(f"table id '{table_id}' keeps changing: try again")
 
 
-def _drop_over_marker(context: Context, table_id: TableId, marker: Marker) -> Marker:
+def _drop_over_marker(context: Context, table_id: TableId, marker: Marker, swap: Swap) -> Marker:
     for _ in range(_ATTEMPTS):
         stored = settled_marker(context, table_id.name)
         if stored is not None and marker.nonce in {stored.marker.deletion_id, stored.marker.undid}:
@@ -109,7 +113,7 @@ def _ttl_of(head: TableHead | None, default: timedelta) -> timedelta:
     return default if text is None else parse_duration(text, what=f"table config {TTL_PROPERTY!r}")
 
 
-def undrop_table(context: Context, table_id: TableId) -> Exists | NotFound:
+def undrop_table(context: Context, table_id: TableId, swap: Swap = swap) -> Exists | NotFound:
     """Show a dropped table again; one that was deregistered before is so again, and not found.
 
     Raises:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from relance.errors import KeyExistsError, TableAlreadyExistsError, TableNotFoundError
+from relance.errors import TableAlreadyExistsError, TableNotFoundError
 from relance.identifiers import TableId
 from relance.lifecycle import moves
 from relance.lifecycle.marker_store import new_nonce
@@ -12,12 +10,13 @@ from relance.lifecycle.states import Action, State, is_allowed
 from relance.listing.lookup import TableFacts, look_up
 from relance.locations import DEREGISTERED_FILE, table_file
 from relance.operations.context import Context
-from relance.operations.directory.claims import busy, swap
+from relance.operations.directory.claims import Swap, busy, swap
+from relance.operations.directory.moving import tell_others
 from relance.resolution import not_found
 from relance.storage.probe import require_create_only, require_replace
 
 
-def deregister(context: Context, table_id: TableId, facts: TableFacts) -> None:
+def deregister(context: Context, table_id: TableId, facts: TableFacts, swap: Swap = swap) -> None:
     """Hide the table until it is registered again.
 
     Raises:
@@ -37,12 +36,10 @@ def deregister(context: Context, table_id: TableId, facts: TableFacts) -> None:
         moves.deregister(marker, new_nonce(), at=context.clock.now()),
         over=facts.marker,
     )
-    # The marker decides. This file is for clients that know only the spec's own one.
-    with suppress(KeyExistsError):
-        storage.create(table_file(table_id.name, DEREGISTERED_FILE), b"deregistered")
+    tell_others(context, table_id.name)
 
 
-def register(context: Context, table_id: TableId, *, known_ok: bool) -> None:
+def register(context: Context, table_id: TableId, *, known_ok: bool, swap: Swap = swap) -> None:
     """Show a deregistered table again.
 
     Raises:

@@ -8,20 +8,20 @@ from relance.lifecycle.marker_store import StoredMarker, new_nonce
 from relance.listing.signs import remove_signs
 from relance.locations import DEREGISTERED_FILE, table_file
 from relance.operations.context import Context
-from relance.operations.directory.claims import Claim, claim_revival
+from relance.operations.directory.claims import Claim, Swap, claim_revival
 from relance.operations.lance_tables import StagedData, is_settled
 from relance.operations.new_table import NewTable
 from relance.storage.probe import require_replace
 
 
-def revive(context: Context, new: NewTable, stored: StoredMarker) -> int:
+def revive(context: Context, new: NewTable, stored: StoredMarker, swap: Swap) -> int:
     """Claim the name, write, commit, and show it. Returns the version.
 
     Raises:
         ConcurrentModificationError: another client moved the marker.
     """
     require_replace(context.storage, to_do="creating a table over a dropped one")
-    claim = claim_revival(context, new.name, stored)
+    claim = claim_revival(context, new.name, stored, swap)
     # The new table is not deregistered, whatever the dropped one was; the marker remembers that.
     context.storage.delete(table_file(new.name, DEREGISTERED_FILE))
     version = _write(context, new, claim)

@@ -20,6 +20,7 @@ from relance.manifest.schema import check_flags, manages_versions
 from relance.manifest.store import Change, Manifest, Snapshot
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy
+from relance.operations.pending import PendingChangeError
 from relance.resolution import not_found_row
 from relance.version_store.rows import is_version_of
 
@@ -113,8 +114,10 @@ def taken(table_id: TableId, entry: Entry) -> RelanceError:
     """Return the error for a name that another object has, or is about to."""
     if entry.marker is not None:
         return busy(str(table_id), entry.marker)
-    if entry.moved_to is not None:
-        return ConcurrentModificationError(f"table id '{table_id}' is being renamed: try again")
+    if entry.moved_to is not None or entry.announced is not None:
+        return PendingChangeError(str(table_id))
+    if entry.hold is not None:
+        return ConcurrentModificationError(f"table id '{table_id}' is being created: try again")
     if entry.object_type != ObjectType.TABLE:
         return TableAlreadyExistsError(f"table id '{table_id}': a {entry.object_type} has this name")
     return TableAlreadyExistsError(f"table id '{table_id}' exists at '{entry.location}'")

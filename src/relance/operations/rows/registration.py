@@ -10,7 +10,8 @@ from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.schema import MANIFEST_DIRECTORY
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
-from relance.operations.directory.moving import move_away
+from relance.operations.directory.moving import leave_to_row
+from relance.operations.pending import PendingChangeError
 from relance.operations.rows.lookups import (
     move_versions,
     refuse_protected,
@@ -72,7 +73,7 @@ def register(
     if table_directory(name) == directory and "/" not in directory:
         plan(manifest.latest())  # refuses before anything is changed
         # The directory of a root table that was deregistered: from now on its row decides about it.
-        move_away(context, name)
+        leave_to_row(context, name)
     transact(manifest, plan)
 
 
@@ -113,6 +114,8 @@ def _refuse_occupied(snapshot: Snapshot, table_id: TableId, directory: str) -> N
     above = ["/".join(parts[:length]) for length in range(1, len(parts))]
     for each in snapshot.at_location([directory, *above]):
         held = each.location or ""
+        if each.announced is not None:
+            raise PendingChangeError(each.original_id)
         if each.object_id == str(table_id) and held == directory:
             continue
         if held == directory or held.startswith(f"{directory}/") or directory.startswith(f"{held}/"):
@@ -150,6 +153,8 @@ def set_protection(manifest: Manifest, object_id: str, *, on: bool) -> None:
         entry = snapshot.get([object_id]).get(object_id)
         if entry is None or not entry.is_visible:
             raise InvalidTableStateError(f"there is no table or namespace '{object_id}'")
+        if entry.announced is not None:
+            raise PendingChangeError(object_id)
         if entry.is_protected == on:
             return Change(), None
         return Change(removed=(object_id,), added=(entry.protected(on=on),)), None

@@ -11,6 +11,7 @@ from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
 from relance.operations.directory.claims import busy
+from relance.operations.pending import refuse_pending
 from relance.operations.rows.lookups import move, require_free, row_table, taken
 from relance.resolution import not_found
 
@@ -35,8 +36,9 @@ def rename(context: Context, manifest: Manifest, table_id: TableId, target: Tabl
 def begin_move(context: Context, manifest: Manifest, table_id: TableId, target: TableId) -> None:
     """Give a table in the directory of its name a row under another id, which now decides about it.
 
-    The row of the old id says so until the marker beside the directory does. Between the look at that
-    marker and the commit it may change: whoever drops or deregisters the table then meets this row.
+    The row of the old id says so until the marker beside the directory does, and whoever meets it goes
+    on from there. Between the look at that marker and the commit only a client without a manifest can
+    have moved it, which this overrules.
 
     Raises:
         As rename.
@@ -46,8 +48,10 @@ def begin_move(context: Context, manifest: Manifest, table_id: TableId, target: 
         entry = snapshot.get([str(table_id)]).get(str(table_id))
         if entry is None or entry.object_type != ObjectType.TABLE:
             raise TableNotFoundError(f"table id '{table_id}'")
+        refuse_pending(snapshot, table_id.name)
         _require_at_home(context, table_id, entry, look_up(context.storage, table_id.name))
         require_free(context, snapshot, target)
+        entry = entry.settled()
         change = move(snapshot, entry, entry.renamed(str(target)))
         return Change(change.removed, (*change.added, entry.moved(str(target)))), None
 
@@ -56,8 +60,6 @@ def begin_move(context: Context, manifest: Manifest, table_id: TableId, target: 
 
 def _require_at_home(context: Context, table_id: TableId, entry: Entry, facts: TableFacts) -> None:
     """Check that the table is visible in the directory of its name, and nobody holds it."""
-    if entry.moved_to is not None:
-        raise TableNotFoundError(f"table id '{table_id}' was renamed meanwhile")
     if entry.marker is not None:
         raise taken(table_id, entry)
     if not entry.has_own_directory:

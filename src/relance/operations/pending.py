@@ -1,0 +1,36 @@
+"""Whether the manifest says that something is under way with a root table, so that others wait for it."""
+
+from __future__ import annotations
+
+from relance.errors import ConcurrentModificationError
+from relance.manifest.entry import Entry
+from relance.manifest.store import Snapshot
+
+
+class PendingChangeError(ConcurrentModificationError):
+    """The marker of a root table is about to change: that comes first."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"table id '{name}' is being changed by another client: try again")
+        self.name = name
+
+
+def announced_row(snapshot: Snapshot, name: str) -> Entry | None:
+    """Return the row that tells what is about to happen to the marker of this root table, if one does."""
+    live = snapshot.get([name]).get(name)
+    gone = (each for each in snapshot.dropped(name) if each.has_own_directory)
+    for each in (*gone, *([live] if live is not None and live.has_own_directory else [])):
+        if each.announced is not None:
+            return each
+    return None
+
+
+def refuse_pending(snapshot: Snapshot, name: str) -> None:
+    """Check that nothing is under way with this root table.
+
+    Raises:
+        PendingChangeError: its marker is about to change, or it is being renamed.
+    """
+    live = snapshot.get([name]).get(name)
+    if (live is not None and live.moved_to is not None) or announced_row(snapshot, name) is not None:
+        raise PendingChangeError(name)
