@@ -147,7 +147,7 @@ def observe(objects: dict[str, bytes], parts: tuple[str, ...]) -> tuple[Seen, st
             seen.add_dropped(objects, each)
     if row is not None and row.object_type == ObjectType.TABLE and row.location != home:
         if row.is_visible:
-            seen.live, seen.broken = _content(objects, row.location or "")
+            seen.live, seen.broken = content_of(objects, row.location or "")
             seen.live = seen.live if seen.live is not None else DECLARED
         else:
             seen.moving += 1
@@ -180,7 +180,7 @@ class _Gathered:
         body = objects.get(name + MARKER_SUFFIX)
         marker = None if body is None else decode(body, name=name)
         if marker is None or not marker.hides:
-            content, broken = _content(objects, home)
+            content, broken = content_of(objects, home)
             if content is not None and not shadowed:
                 self.live, self.broken = content, broken
         elif marker.state is State.DELETED:
@@ -189,12 +189,12 @@ class _Gathered:
             self.moving += 1
 
     def _add(self, objects: dict[str, bytes], directory: str) -> None:
-        content, broken = _content(objects, directory)
+        content, broken = content_of(objects, directory)
         self.dropped.append(DECLARED if content is None else content)
         self.broken = self.broken or broken
 
 
-def _content(objects: dict[str, bytes], directory: str) -> tuple[Any, str | None]:
+def content_of(objects: dict[str, bytes], directory: str) -> tuple[Any, str | None]:
     prefix = f"{directory}/{VERSIONS_DIRECTORY}/"
     manifests = sorted(key for key in objects if key.startswith(prefix))
     if not manifests:

@@ -1,0 +1,99 @@
+"""Every interleaving of the real code where tables of two root names move, in compatibility mode.
+
+`RELANCE_PROFILE=long make test ARGS=tests/lifecycle/test_rename_explorer.py` explores more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from unittest import mock
+
+import pytest
+from tests.lifecycle.rename_scenarios import creates, drops, make_scenario, renames, undrops, undrops_as
+from tests.lifecycle.scenarios import Step, run_all
+
+import relance.operations.create
+import relance.operations.drop
+import relance.operations.rows.rename
+from relance.manifest.store import Snapshot
+from relance.operations.directory.claims import swap
+from relance.operations.in_step import NameHold
+from relance.testing.explorer import Budget
+
+LIVE: Sequence[Step] = (creates("t", "a"),)
+TWO: Sequence[Step] = (*LIVE, creates("u", "b"))
+DROPPED: Sequence[Step] = (*LIVE, drops("t"))
+AWAY: Sequence[Step] = (*LIVE, renames("t", "u"))
+
+NO_FAULT = (Budget(),)
+CRASH = (Budget(crashes=1),)
+LOST = (Budget(lost=1),)
+
+Case = tuple[str, Sequence[Sequence[Step]], Sequence[Step], Sequence[Budget]]
+
+CASES: tuple[Case, ...] = (
+    ("rename, drop", [[renames("t", "u")], [drops("t")]], LIVE, CRASH),
+    ("rename, create of the target", [[renames("t", "u")], [creates("u", "c")]], LIVE, NO_FAULT),
+    ("rename, create of the old name", [[renames("t", "u")], [creates("t", "c")]], LIVE, CRASH),
+    ("rename there and back", [[renames("t", "u")], [renames("u", "t")]], LIVE, CRASH),
+    ("undrop, undrop as another", [[undrops("t")], [undrops_as("t", "u")]], DROPPED, NO_FAULT),
+    ("undrop as another, drop there", [[undrops_as("t", "u")], [drops("u")]], DROPPED, CRASH),
+    ("rename back, drop", [[renames("u", "t")], [drops("u")]], AWAY, CRASH),
+)
+
+LONG_CASES: tuple[Case, ...] = (
+    ("rename, drop", [[renames("t", "u")], [drops("t")]], LIVE, LOST),
+    ("rename, drop and undrop", [[renames("t", "u")], [drops("t"), undrops("t")]], LIVE, NO_FAULT),
+    ("undrop as another, create", [[undrops_as("t", "u")], [creates("t", "c")]], DROPPED, NO_FAULT),
+    ("undrop, undrop as another", [[undrops("t")], [undrops_as("t", "u")]], DROPPED, CRASH),
+    ("rename, create of the target", [[renames("t", "u")], [creates("u", "c")]], LIVE, CRASH),
+    ("rename onto what is dropped", [[renames("u", "t")], [drops("t")], [undrops("t")]], TWO, NO_FAULT),
+    ("rename, create, drop", [[renames("t", "u")], [creates("t", "c")], [drops("u")]], LIVE, NO_FAULT),
+)
+
+
+class Unheld(NameHold):
+    """Holds nothing."""
+
+    def __call__(self) -> None:
+        return
+
+
+ALL = [
+    pytest.param(actors, start, budget, id=f"{name} ({budget.crashes}c {budget.lost}l)")
+    for name, actors, start, budgets in (
+        CASES + LONG_CASES if os.environ.get("RELANCE_PROFILE") == "long" else CASES
+    )
+    for budget in budgets
+]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("actors", "start", "budget"), ALL)
+def test_no_interleaving_loses_or_doubles_a_table(
+    actors: Sequence[Sequence[Step]], start: Sequence[Step], budget: Budget
+) -> None:
+    result = run_all(make_scenario(actors, start=start), budget)
+    assert result.violation is None, result.violation
+    assert result.states > 10
+
+
+def test_without_announcing_a_drop_a_rename_comes_in_between() -> None:
+    with mock.patch.object(relance.operations.drop, "announced_swap", swap):
+        scenario = make_scenario([[renames("t", "u")], [drops("t")]], start=LIVE)
+        assert run_all(scenario, Budget()).violation is not None
+
+
+def test_without_holding_the_name_a_create_finds_it_taken() -> None:
+    with mock.patch.object(relance.operations.create, "NameHold", Unheld):
+        scenario = make_scenario([[renames("t", "u")], [creates("u", "c")]], start=LIVE)
+        assert run_all(scenario, Budget()).violation is not None
+
+
+def test_without_waiting_for_what_is_announced_a_rename_comes_in_between() -> None:
+    def nothing(snapshot: Snapshot, name: str) -> None: ...
+
+    with mock.patch.object(relance.operations.rows.rename, "refuse_pending", nothing):
+        scenario = make_scenario([[renames("t", "u")], [drops("t")]], start=LIVE)
+        assert run_all(scenario, Budget()).violation is not None
