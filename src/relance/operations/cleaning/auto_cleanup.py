@@ -1,0 +1,66 @@
+"""Lance's own cleanup by the way of commits: its two keys in a table's config, read and set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from relance.config import parse_duration
+from relance.errors import InvalidInputError
+from relance.identifiers import TableId
+from relance.lance_errors import lance_errors
+from relance.operations.context import Context
+from relance.operations.datasets import open_dataset
+from relance.operations.managed_versions import settle
+from relance.operations.places import visible_table
+
+INTERVAL = "lance.auto_cleanup.interval"
+OLDER_THAN = "lance.auto_cleanup.older_than"
+
+
+@dataclass(frozen=True, slots=True)
+class AutoCleanup:
+    """After every so many versions, those older than this go."""
+
+    interval: int
+    older_than: timedelta
+
+
+def get_auto_cleanup(context: Context, table_id: TableId) -> AutoCleanup | None:
+    """Return what the table's config says, or None when it is not cleaned by the way.
+
+    Raises:
+        TableNotFoundError: there is no such table, or it has no version.
+    """
+    dataset = open_dataset(context, visible_table(context, table_id))
+    with lance_errors(f"table id '{table_id}'", context.lance_options()):
+        config = dataset.config()
+    if INTERVAL not in config or OLDER_THAN not in config:
+        return None
+    try:
+        interval = int(config[INTERVAL])
+    except ValueError as cause:
+        raise InvalidInputError(f"config {INTERVAL!r} is not a number: {config[INTERVAL]!r}") from cause
+    return AutoCleanup(interval, parse_duration(config[OLDER_THAN], what=f"config {OLDER_THAN!r}"))
+
+
+def set_auto_cleanup(context: Context, table_id: TableId, wanted: AutoCleanup | None) -> int:
+    """Set or remove both keys, and return the version that says so.
+
+    Raises:
+        TableNotFoundError: there is no such table, or it has no version.
+        InvalidInputError: the interval is not positive, or the age is negative.
+    """
+    if wanted is not None and (wanted.interval < 1 or wanted.older_than < timedelta(0)):
+        raise InvalidInputError(
+            f"auto cleanup needs an interval of at least 1 and an age of at least 0, got {wanted}"
+        )
+    dataset = open_dataset(context, visible_table(context, table_id))
+    with lance_errors(f"table id '{table_id}'", context.lance_options()):
+        if wanted is None:
+            dataset.delete_config_keys([key for key in (INTERVAL, OLDER_THAN) if key in dataset.config()])
+        else:
+            seconds = round(wanted.older_than.total_seconds())
+            dataset.update_config({INTERVAL: str(wanted.interval), OLDER_THAN: f"{seconds}s"})
+    settle(context, table_id)
+    return int(dataset.version)

@@ -1,0 +1,107 @@
+"""Remove old versions of a table with the files that only they need.
+
+Which files those are is Lance's to say; which versions, the policy's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, timedelta
+
+import lance
+
+from relance.identifiers import TableId
+from relance.lance_errors import lance_errors
+from relance.operations.cleaning.policy import DEFAULT_AGE, CleanupPolicy, Version
+from relance.operations.context import Context
+from relance.operations.datasets import open_dataset
+from relance.operations.managed_versions import settle, synchronise, version_keeper
+from relance.operations.places import visible_table
+
+_NO_VERSION_IS_SO_OLD = timedelta(days=365 * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalStats:
+    """What a cleanup removed, or, as a dry run, would remove."""
+
+    bytes_removed: int = 0
+    old_versions: int = 0
+    data_files: int = 0
+    deletion_files: int = 0
+    index_files: int = 0
+    transaction_files: int = 0
+    failed_deletes: int = 0
+    """Files that could not be deleted; the next cleanup tries again."""
+    versions: tuple[int, ...] = ()
+    dry_run: bool = False
+
+
+def cleanup_old_versions(
+    context: Context, table_id: TableId, policy: CleanupPolicy, *, dry_run: bool
+) -> RemovalStats:
+    """Remove the versions that the policy lets go, and files that were never committed.
+
+    Raises:
+        TableNotFoundError: there is no such table, or it has no version.
+        InvalidTableStateError: a version that is to go is tagged.
+    """
+    if not policy.has_rule:
+        policy = replace(policy, before_timestamp=context.clock.now() - DEFAULT_AGE)
+    settle(context, table_id)  # a version that waits for its file must be seen
+    dataset = open_dataset(context, visible_table(context, table_id))
+    with lance_errors(f"table id '{table_id}'", context.lance_options()):
+        versions = [
+            Version(each["version"], each["timestamp"].astimezone(UTC)) for each in dataset.versions()
+        ]
+        tags = {
+            name: int(tag["version"]) for name, tag in dataset.tags.list().items() if not tag.get("branch")
+        }
+        chosen = policy.choose(versions, tags)
+        stats = _clean(dataset, chosen, policy, dry_run=dry_run)
+    keeper = version_keeper(context)
+    if keeper is not None and chosen and not dry_run:
+        synchronise(context, keeper, table_id)  # rows go with their versions
+    return RemovalStats(
+        bytes_removed=stats.bytes_removed,
+        old_versions=stats.old_versions,
+        data_files=stats.data_files_removed,
+        deletion_files=stats.deletion_files_removed,
+        index_files=stats.index_files_removed,
+        transaction_files=stats.transaction_files_removed,
+        failed_deletes=stats.failed_deletes,
+        versions=tuple(chosen),
+        dry_run=dry_run,
+    )
+
+
+def _versions(dataset: lance.LanceDataset) -> list[Version]:
+    # Lance tells the time in this machine's zone, without saying so.
+    return [Version(each["version"], each["timestamp"].astimezone(UTC)) for each in dataset.versions()]
+
+
+def _tags(dataset: lance.LanceDataset) -> dict[str, int]:
+    """Return the tags of main; those of a branch count versions of its own."""
+    return {name: int(tag["version"]) for name, tag in dataset.tags.list().items() if not tag.get("branch")}
+
+
+def _clean(
+    dataset: lance.LanceDataset, versions: list[int], policy: CleanupPolicy, *, dry_run: bool
+) -> lance.CleanupStats:
+    # By number, not by age: the versions were chosen, and one that is committed meanwhile is none of them.
+    older_than = None if versions else _NO_VERSION_IS_SO_OLD
+    if dry_run:
+        return dataset.explain_cleanup_old_versions(
+            older_than=older_than,
+            versions=versions or None,
+            delete_unverified=policy.delete_unverified,
+            error_if_tagged_old_versions=False,
+        ).stats
+    return dataset.cleanup_old_versions(
+        older_than=older_than,
+        versions=versions or None,
+        delete_unverified=policy.delete_unverified,
+        # Looked at before; a tag that came since protects its version, and that is no error.
+        error_if_tagged_old_versions=False,
+        delete_rate_limit=policy.rate_limit,
+    )
