@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from tests.lifecycle.compatibility_model import CompatibilityModel, State
 from tests.lifecycle.helpers import ipc
-from tests.lifecycle.manifest_clients import ANY, TABLES, OffsetClock, choose
+from tests.lifecycle.machine_clock import OffsetClock
+from tests.lifecycle.manifest_clients import ANY, TABLES, choose
 from tests.lifecycle.manifest_machine import FLAG, MODE, WHICH, WHO, ManifestMachine
 from tests.lifecycle.manifest_model import Error
 from tests.lifecycle.state_machine import answer

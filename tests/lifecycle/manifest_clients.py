@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import lance
 import pyarrow as pa
 from hypothesis.stateful import RuleBasedStateMachine, invariant
+from tests.lifecycle.machine_clock import TIME, OffsetClock
 from tests.lifecycle.manifest_model import Data, Drop, Id, ManifestModel
 from tests.lifecycle.state_machine import answer
 
 import relance
 from relance.errors import NamespaceNotFoundError, TableNotFoundError
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted, TableStatus
-from relance.testing.clock import ManualClock
 
 NAMESPACES: tuple[Id, ...] = (("sales",), ("sales", "eu"), ("ops",))
 TABLES: tuple[Id, ...] = (
@@ -40,22 +40,6 @@ ANY = 9
 TICK = timedelta(seconds=1)
 
 _T = TypeVar("_T")
-
-_TIME = ManualClock()
-"""The time base of the machine that runs; outside the machine, so that pickled clocks still share it."""
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetClock:
-    """A client's clock: the time base, ahead or behind by a constant."""
-
-    offset: timedelta
-
-    def now(self) -> datetime:
-        return _TIME.now() + self.offset
-
-    def monotonic(self) -> float:
-        return _TIME.monotonic()
 
 
 @dataclass(slots=True)
@@ -78,7 +62,7 @@ class CatalogMachine(RuleBasedStateMachine):
         """Start on an empty root."""
         super().__init__()
         # The real date: stores stamp markers with theirs, and a sweep compares the two.
-        _TIME.moment = datetime.now(UTC).replace(microsecond=0)
+        TIME.moment = datetime.now(UTC).replace(microsecond=0)
         self.properties = dict(properties)
         self.model = model
         self.clients: list[relance.DirectoryNamespace] = []
@@ -92,11 +76,11 @@ class CatalogMachine(RuleBasedStateMachine):
         return relance.DirectoryNamespace(clock=clock, **{**self.properties, **more})
 
     def advance(self, step: timedelta) -> None:
-        _TIME.advance(step)
+        TIME.advance(step)
 
     def now(self, who: int) -> datetime:
         """Return the time that a client sees."""
-        return _TIME.now() + self.offsets[who]
+        return TIME.now() + self.offsets[who]
 
     def later(self, who: int) -> datetime:
         """Let a moment pass, so that no two drops have one time, and return the time that a client sees."""

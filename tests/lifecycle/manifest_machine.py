@@ -14,13 +14,13 @@ import lance
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 from tests.lifecycle.helpers import ipc
+from tests.lifecycle.machine_clock import OffsetClock
 from tests.lifecycle.manifest_clients import (
     ANY,
     NAMESPACES,
     TABLES,
     CatalogMachine,
     Handle,
-    OffsetClock,
     batch,
     choose,
     millis,

@@ -17,33 +17,17 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.lifecycle.helpers import ipc, rows
+from tests.lifecycle.machine_clock import TIME, OffsetClock
 from tests.lifecycle.reference_model import CLOCK_SKEW, Error, Hidden, ReferenceModel
 
 import relance
 from relance.errors import RelanceError
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted
 from relance.operations.findings import Problem
-from relance.testing.clock import ManualClock
 
 NAMES = ("orders", "users", "événements")
 TTLS = (None, timedelta(0), timedelta(minutes=10), timedelta(days=2))
 STEPS = tuple(timedelta(minutes=minutes) for minutes in (1, 4, 6, 23, 60, 24 * 60, 3 * 24 * 60, 8 * 24 * 60))
-
-_TIME = ManualClock()
-"""The time base of the machine that runs; outside the machine, so that pickled clocks still share it."""
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetClock:
-    """A client's clock: the time base, ahead or behind by a constant."""
-
-    offset: timedelta
-
-    def now(self) -> datetime:
-        return _TIME.now() + self.offset
-
-    def monotonic(self) -> float:
-        return _TIME.monotonic()
 
 
 @dataclass(slots=True)
@@ -74,7 +58,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         """Start on an empty root; without `read_all` only the table of the last call is read each time."""
         super().__init__()
         # The real date: stores stamp markers with theirs, and a sweep compares the two.
-        _TIME.moment = datetime.now(UTC).replace(microsecond=0)
+        TIME.moment = datetime.now(UTC).replace(microsecond=0)
         self.properties = dict(properties)
         self.read_all = read_all
         self.model = ReferenceModel(NAMES)
@@ -112,7 +96,7 @@ class LifecycleMachine(RuleBasedStateMachine):
 
     def now(self, who: int) -> datetime:
         """Return the time that a client sees."""
-        return _TIME.now() + self.offsets[who]
+        return TIME.now() + self.offsets[who]
 
     def new_rows(self) -> list[int]:
         """Return rows that no other write has."""
@@ -124,7 +108,7 @@ class LifecycleMachine(RuleBasedStateMachine):
 
     @rule(step=st.sampled_from(STEPS))
     def time_passes(self, step: timedelta) -> None:
-        _TIME.advance(step)
+        TIME.advance(step)
 
     @rule(name=NAME, who=WHO, mode=st.sampled_from(["create", "exist_ok", "overwrite"]))
     def create(self, name: str, who: int, mode: str) -> None:
