@@ -166,6 +166,43 @@ def _result(what: str, ours: Requests, native: Requests | None, target: Target |
     )
 
 
+AT_ROOT: dict[str, Call] = {
+    "declare_table": lambda it, n: it.declare_table(DeclareTableRequest(id=[f"declared_{n}"])),
+    "create_table": lambda it, n: it.create_table(CreateTableRequest(id=[f"created_{n}"]), BODY),
+    "describe_table": lambda it, n: it.describe_table(DescribeTableRequest(id=[f"created_{n}"])),
+    "table_exists": lambda it, n: it.table_exists(TableExistsRequest(id=[f"created_{n}"])),
+    "drop_table": lambda it, n: it.drop_table(DropTableRequest(id=[f"created_{n}"])),
+}
+"""Of tables that lie in the directory of their name, whose marker and row are kept in step."""
+
+
+def _undrop_at_root(namespace: LanceNamespace, number: int) -> None:
+    assert isinstance(namespace, relance.DirectoryNamespace)  # native has none
+    namespace.undrop_table([f"created_{number}"])
+
+
+OURS_AT_ROOT: dict[str, Call] = {
+    "undrop_table": _undrop_at_root,
+    "rename_table": lambda it, n: it.rename_table(
+        RenameTableRequest(id=[f"created_{n}"], new_table_name=f"renamed_{n}")
+    ),
+}
+
+
+def count_requests_at_root() -> Iterator[Result]:
+    """Count what operations on root tables ask in compatibility mode."""
+    with start_moto() as server, count_requests(server) as counter:
+        options = storage_properties(counter.server.storage_options())
+        roots = [f"s3://{server.make_bucket(name)}/lake" for name in ("ours", "native")]
+        ours = relance.DirectoryNamespace(clock=None, root=roots[0], **options)
+        native = connect("lance.namespace.DirectoryNamespace", {"root": roots[1], **options})
+        _warm_up(ours)
+        _warm_up(native)
+        of_native = _rounds(counter, native, AT_ROOT)
+        for name, of_ours in _rounds(counter, ours, AT_ROOT | OURS_AT_ROOT).items():
+            yield _result(f"{name} at the root on S3", of_ours, of_native.get(name))
+
+
 def list_compatible_root() -> Iterator[Result]:
     """Count what a listing of the root asks in compatibility mode, where directories and rows are merged."""
     with start_moto() as server, count_requests(server) as counter:
@@ -203,5 +240,8 @@ def _list_all(namespace: LanceNamespace, _: int) -> None:
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark("manifest-s3", "count the requests of operations on a manifest", count_requests_of_operations),
+    Benchmark(
+        "manifest-root-requests", "the same of root tables in compatibility mode", count_requests_at_root
+    ),
     Benchmark("manifest-root", "the same of a root listing in compatibility mode", list_compatible_root),
 )

@@ -92,6 +92,8 @@ class Files:
     large: list[LanceFragment] = field(default_factory=list)
     found: dict[str, list[Located]] = field(default_factory=dict)
     """What was looked up in the large ones, which stay the same over many versions."""
+    asked: dict[str, list[Located]] = field(default_factory=dict)
+    """The same for questions other than for an id."""
 
 
 @dataclass(slots=True)
@@ -101,7 +103,8 @@ class FileCache:
     small_rows: int = SMALL_ROWS
     """Files of at most so many rows are kept whole."""
     _small: dict[str, SmallFile] = field(default_factory=dict)
-    _found: tuple[list[str], dict[str, list[Located]]] = field(default_factory=lambda: ([], {}))
+    _large: tuple[list[str], Files] = field(default_factory=lambda: ([], Files()))
+    """The large files that were seen last, with what was asked of them."""
     _ids: dict[str, FileIds] = field(default_factory=dict)
     _names: dict[str, FileNames] = field(default_factory=dict)
 
@@ -117,11 +120,11 @@ class FileCache:
                 large[f"{fragment.fragment_id} {key}"] = fragment
             else:
                 small[key] = numbers[fragment.fragment_id] = known.get(key) or self._read_small(fragment)
-        keys, found = self._found
-        if keys != list(large):
-            found = {}
-        self._small, self._found = small, (list(large), found)
-        return Files(numbers, list(large.values()), found)
+        keys, last = self._large
+        same = keys == list(large)
+        files = Files(numbers, list(large.values()), last.found if same else {}, last.asked if same else {})
+        self._small, self._large = small, (list(large), files)
+        return files
 
     def _read_small(self, fragment: LanceFragment) -> SmallFile:
         data = _data_key(fragment.metadata)

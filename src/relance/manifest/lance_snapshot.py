@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import lance
+import pyarrow.compute as pc
 
 from relance.config import StorageOptions
 from relance.errors import InternalError, InvalidTableStateError
@@ -109,16 +110,34 @@ class LanceSnapshot:
         return self._files.small.get(fragment)
 
     def below(self, prefix: str) -> list[Entry]:
-        return self._entries(_starts_with("object_id", prefix))
+        return self._with_prefix(prefix)
 
     def dropped(self, original_id: str | None = None) -> list[Entry]:
-        where = _starts_with("object_id", DROPPED_PREFIX)
         if original_id is None:
-            return self._entries(where)
+            return self._with_prefix(DROPPED_PREFIX)
         # Narrows down by text; the entry itself tells for sure.
         holds = f"contains(metadata, {quoted(json.dumps(original_id, ensure_ascii=False))})"
-        found = self._entries(f"{where} AND {holds}")
+        found = self._with_prefix(DROPPED_PREFIX, holds)
         return [each for each in found if each.original_id == original_id]
+
+    def _with_prefix(self, prefix: str, narrowed: str | None = None) -> list[Entry]:
+        """Return the rows whose id begins so; `narrowed` saves reading large files, and no more."""
+        found = [
+            Located(decode_row(row), fragment, 0)
+            for fragment, file in self._files.small.items()
+            for row in file.rows.filter(pc.starts_with(file.rows["object_id"], prefix)).to_pylist()
+        ]
+        if self._files.large:
+            where = _starts_with("object_id", prefix) + (f" AND {narrowed}" if narrowed else "")
+            known = self._files.asked
+            if where not in known:
+                if len(known) > _MOST_KNOWN:
+                    known.clear()
+                known[where] = self._scan(where, self._files.large)
+            found += known[where]
+        found = [each for each in found if each.entry.object_id != HEAD_ID]
+        _refuse_duplicates(found)
+        return [each.entry for each in found]
 
     def held(self) -> list[Entry]:
         found = self._entries(f"contains(metadata, {quoted(json.dumps(MARKER))})")

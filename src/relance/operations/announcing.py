@@ -60,7 +60,7 @@ def announced_swap(context: Context, name: str, marker: Marker, *, over: StoredM
     except PendingChangeError:
         finish(context, TableId((), name))
         raise
-    return _do(context, manifest, name, row)
+    return _do(context, manifest, name, row, over)
 
 
 def _announce(
@@ -92,7 +92,9 @@ def _announce(
     return row, Change(added=(row,))
 
 
-def _do(context: Context, manifest: Manifest, name: str, row: Entry) -> StoredMarker:
+def _do(
+    context: Context, manifest: Manifest, name: str, row: Entry, over: StoredMarker | None
+) -> StoredMarker:
     """Do what one's own row announces.
 
     Raises:
@@ -100,7 +102,7 @@ def _do(context: Context, manifest: Manifest, name: str, row: Entry) -> StoredMa
     """
     announced = row.announced
     assert announced is not None  # the caller put it there
-    stored = _move(context, name, announced)
+    stored = _move(context, name, announced, over)
     has_name = _settle(context, manifest, name, row)
     if stored is None or not _is_done(announced.marker, stored.marker):
         raise ConcurrentModificationError(f"table id '{name}' was changed by another client")
@@ -111,13 +113,12 @@ def _do(context: Context, manifest: Manifest, name: str, row: Entry) -> StoredMa
     return StoredMarker(announced.marker, stored.version)
 
 
-def _move(context: Context, name: str, announced: Announcement) -> StoredMarker | None:
-    """Move the marker, unless somebody did, and return what is there then."""
-    stored = read_marker(context.storage, name)
-    if _nonce(stored) != announced.over:
-        return stored
+def _move(
+    context: Context, name: str, announced: Announcement, over: StoredMarker | None
+) -> StoredMarker | None:
+    """Move the marker from what it was, unless somebody did, and return what is there then."""
     try:
-        return swap(context, name, announced.marker, over=stored)
+        return swap(context, name, announced.marker, over=over)
     except ConcurrentModificationError:
         return read_marker(context.storage, name)
 
@@ -179,8 +180,9 @@ def finish(context: Context, table_id: TableId) -> None:
     if row is None or manifest.wait_until(lambda: _is_over(manifest, name, row)):
         return
     assert row.announced is not None  # it was chosen by that
-    if row.announced.marker.state is not State.REVIVING:
-        _move(context, name, row.announced)
+    over = read_marker(context.storage, name)
+    if row.announced.marker.state is not State.REVIVING and _nonce(over) == row.announced.over:
+        _move(context, name, row.announced, over)
     # A create cannot be done for another client: it is called off, unless its marker is there already.
     _settle(context, manifest, name, row)
 

@@ -9,7 +9,7 @@ from lance_namespace import CreateTableRequest, CreateTableResponse
 
 from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
 from relance.lifecycle.states import State
-from relance.listing.lookup import look_up
+from relance.listing.lookup import TableFacts
 from relance.manifest.entry import check_properties
 from relance.manifest.store import Manifest
 from relance.operations.announcing import announced_swap, finish, finishing
@@ -17,16 +17,16 @@ from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
 from relance.operations.directory.create import create_in_mode
 from relance.operations.directory.naming import Naming
-from relance.operations.generations import state_of_name
+from relance.operations.generations import NameState, state_of_name
 from relance.operations.in_step import Followed, NameHold, follow_marker, give_way
 from relance.operations.managed_versions import settle
 from relance.operations.new_table import CreateMode, NewTable
-from relance.operations.places import left_behind, place_of, table_id_of
+from relance.operations.places import left_behind, table_id_of
 from relance.operations.rename import make_way
 from relance.operations.requests import parse_mode, refuse_properties, with_options
 from relance.operations.rows.create import Created
 from relance.operations.rows.create import create as create_row
-from relance.resolution import Place
+from relance.resolution import locate
 
 
 def create_table(context: Context, request: CreateTableRequest, data: bytes) -> CreateTableResponse:
@@ -62,32 +62,27 @@ def create_table(context: Context, request: CreateTableRequest, data: bytes) -> 
 def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
     """Create the table where its name, its row or its newest dropped generation says."""
     finish(context, new.table_id)
-    place = place_of(context, new.table_id)
-    if context.manifest is not None and not _belongs_in_directory(context, place):
+    if context.manifest is None:
+        return Created(new.directory, _create_at_home(context, new, mode, over_visible=False), new.properties)
+    state = None if _is_elsewhere(context, context.manifest, new) else state_of_name(context, new.table_id)
+    if state is None or state.at_home is None or not _belongs_in_directory(state, state.at_home):
         make_way(context, new.table_id)
         return create_row(context, context.manifest, new, mode)
-    if context.manifest is not None and new.properties:
-        new = _with_own_properties(context, new, mode)
-    properties = new.properties or _properties(context, place)
-    return Created(new.directory, _create_at_home(context, new, mode), properties)
+    new = _with_own_properties(new, mode, state.at_home)
+    entry = state.place.entry or state.left_behind
+    properties = new.properties or (entry.properties if entry is not None else {})
+    over_visible = state.at_home.has_versions and not state.at_home.hidden
+    version = _create_at_home(context, new, mode, over_visible=over_visible)
+    return Created(new.directory, version, properties)
 
 
-def _properties(context: Context, place: Place) -> dict[str, str]:
-    """Return what a table at home was given before, also if it was dropped since."""
-    entry = place.entry
-    if entry is None and context.manifest is not None:
-        entry = left_behind(context.manifest.latest(), place.table_id)
-    return {} if entry is None else entry.properties
-
-
-def _with_own_properties(context: Context, new: NewTable, mode: CreateMode) -> NewTable:
+def _with_own_properties(new: NewTable, mode: CreateMode, facts: TableFacts) -> NewTable:
     """Return what a create wants without the properties that it cannot give to a table that is there.
 
     Raises:
         InvalidInputError: the table is declared, and has the properties of its declare.
     """
-    facts = look_up(context.storage, new.name)
-    if facts.hidden or not facts.holds_table:
+    if not new.properties or facts.hidden or not facts.holds_table:
         return new
     if facts.only_declared:
         raise InvalidInputError(
@@ -96,13 +91,9 @@ def _with_own_properties(context: Context, new: NewTable, mode: CreateMode) -> N
     return replace(new, properties={}) if mode is CreateMode.EXIST_OK else new
 
 
-def _create_at_home(context: Context, new: NewTable, mode: CreateMode) -> int:
+def _create_at_home(context: Context, new: NewTable, mode: CreateMode, *, over_visible: bool) -> int:
     """Create the table in the directory of its name, which the manifest keeps for it meanwhile."""
     hold = NameHold(context, new.table_id, new.properties)
-    over_visible = False
-    if context.manifest is not None:
-        facts = look_up(context.storage, new.name)
-        over_visible = facts.has_versions and not facts.hidden
     try:
         version = create_in_mode(context, new, mode, Naming(hold, announced_swap))
     except RelanceError:
@@ -118,23 +109,21 @@ def _create_at_home(context: Context, new: NewTable, mode: CreateMode) -> int:
     return version
 
 
-def _was_dropped_at_home(manifest: Manifest, place: Place) -> bool:
-    """Tell whether the manifest knows a table of this name that was dropped in the directory of its name."""
-    if place.entry is not None or place.table_id.namespace:
+def _is_elsewhere(context: Context, manifest: Manifest, new: NewTable) -> bool:
+    """Tell from the manifest alone that the table is not, and is not to be, in the directory of its name."""
+    if new.table_id.namespace or context.settings.dir_listing:
+        return bool(new.table_id.namespace)
+    snapshot = manifest.latest()
+    place = locate(snapshot, new.table_id, dir_listing=False)
+    return not place.in_directory and (place.entry is not None or left_behind(snapshot, new.table_id) is None)
+
+
+def _belongs_in_directory(state: NameState, facts: TableFacts) -> bool:
+    """Tell whether a root table is, or is to be, in the directory of its name."""
+    if not state.place.in_directory and (state.place.entry is not None or state.left_behind is None):
         return False
-    return left_behind(manifest.latest(), place.table_id) is not None
-
-
-def _belongs_in_directory(context: Context, place: Place) -> bool:
-    """Tell whether the table is, or is to be, in the directory of its name."""
-    if context.manifest is None:
+    if state.visible:
         return True
-    if not place.in_directory and not _was_dropped_at_home(context.manifest, place):
-        return False
-    state = state_of_name(context, place.table_id)
-    facts = state.at_home
-    if state.visible or facts is None:
-        return state.visible
     kept = {State.DEREGISTERED, State.MOVED}
     if facts.state in kept or (facts.deregistered_inside and facts.state is not State.DELETED):
         return False  # that directory keeps its data; the name gets a new one

@@ -19,7 +19,8 @@ from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Snapshot, rereading
 from relance.operations.context import Context
 from relance.operations.directory.dropped import dropped_markers, is_dropped
-from relance.resolution import locate
+from relance.operations.places import left_behind
+from relance.resolution import Place, locate
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,14 @@ class Generation:
 class NameState:
     """What one look at a name showed."""
 
+    place: Place
     visible: bool
     dropped: list[Generation]
     """Oldest first."""
     at_home: TableFacts | None
     """What is in the directory of the name, where that counts."""
+    left_behind: Entry | None
+    """The row of a drop in the directory of the name, whether or not that was undone since."""
 
 
 @rereading
@@ -69,7 +73,7 @@ def state_of_name(context: Context, table_id: TableId) -> NameState:
     else:
         entry = place.entry
         visible = entry is not None and entry.object_type == ObjectType.TABLE and entry.is_visible
-    return NameState(visible, _in_order(dropped), facts)
+    return NameState(place, visible, _in_order(dropped), facts, left_behind(snapshot, table_id))
 
 
 def _held(table_id: TableId, entry: Entry) -> Generation | None:

@@ -45,10 +45,12 @@ def visible_table(context: Context, table_id: TableId) -> Found:
     return found
 
 
-def left_behind(snapshot: Snapshot, table_id: TableId) -> Entry | None:
+def left_behind(snapshot: Snapshot | None, table_id: TableId) -> Entry | None:
     """Return the row of a drop of a root table, whose marker tells whether that was undone since.
 
     A client without manifest undoes a drop by the marker alone: then this is still the table's row.
     """
+    if snapshot is None:
+        return None
     gone = [each for each in snapshot.dropped(str(table_id)) if each.has_own_directory]
     return gone[-1] if gone else None
