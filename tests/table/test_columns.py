@@ -80,6 +80,14 @@ def test_schema_metadata_is_merged_and_told(catalog: DirectoryNamespace) -> None
     assert told.transaction_id == opened(catalog).read_transaction(3).uuid
 
 
+def test_no_schema_metadata_makes_no_version(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+    call(catalog, SCHEMA_METADATA, metadata={"owner": "me"})
+    before = place.files()
+    told = call(catalog, SCHEMA_METADATA, metadata={})
+    assert (told.metadata, told.transaction_id) == ({"owner": "me"}, None)
+    assert place.files() == before
+
+
 def test_field_metadata_is_merged_removed_and_replaced_in_one_version(catalog: DirectoryNamespace) -> None:
     both = {"a": "1", "b": "2"}
     first = [{"path": path, "metadata": both} for path in ("id", "name", "place.city")]
@@ -106,6 +114,9 @@ def _alter(**entry: Any) -> dict[str, Any]:
 BAD_REQUESTS: dict[str, tuple[int, str, dict[str, Any]]] = {
     "add a taken name": (INVALID_INPUT, ADD, _add(name="id", expression="id + 1")),
     "add of an unknown column": (INVALID_INPUT, ADD, _add(name="x", expression="nope + 1")),
+    "add of an unknown column alone": (INVALID_INPUT, ADD, _add(name="x", expression="nope")),
+    "add of a field of a number": (INVALID_INPUT, ADD, _add(name="x", expression="id.x")),
+    "add of a placeholder": (INVALID_INPUT, ADD, _add(name="x", expression="$1")),
     "add of no SQL": (INVALID_INPUT, ADD, _add(name="x", expression="id +* 1")),
     "add of an aggregate": (INVALID_INPUT, ADD, _add(name="x", expression="sum(id)")),
     "add that fails on a row": (INVALID_INPUT, ADD, _add(name="x", expression="1 / id")),
@@ -138,7 +149,6 @@ BAD_REQUESTS: dict[str, tuple[int, str, dict[str, Any]]] = {
     "backfill": (UNSUPPORTED, BACKFILL, {"column": "id"}),
     "backfill unknown": (COLUMN_NOT_FOUND, BACKFILL, {"column": "nope"}),
     "backfill of unknown table": (TABLE_NOT_FOUND, BACKFILL, {"id": ["x"], "column": "id"}),
-    "no schema metadata": (INVALID_INPUT, SCHEMA_METADATA, {"metadata": {}}),
     "schema metadata on unknown branch": (
         BRANCH_NOT_FOUND,
         SCHEMA_METADATA,

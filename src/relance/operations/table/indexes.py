@@ -130,7 +130,7 @@ def _tell(index: lance.indices.IndexDescription, rows: dict[int, int]) -> IndexC
         num_segments=len(index.segments),
         created_at=newest.created_at,
         index_version=newest.index_version,
-        index_details=json.dumps(index.details),
+        index_details=json.dumps(index.details, separators=(",", ":")),
     )
 
 

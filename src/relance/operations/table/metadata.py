@@ -13,7 +13,7 @@ from lance_namespace_urllib3_client.models.update_field_metadata_entry import Up
 
 from relance.errors import InvalidInputError
 from relance.operations.context import Context
-from relance.operations.table.opening import changing, refusing, require_column, transaction_id
+from relance.operations.table.opening import changing, reading, refusing, require_column, transaction_id
 
 
 def update_table_schema_metadata(
@@ -21,11 +21,14 @@ def update_table_schema_metadata(
 ) -> UpdateTableSchemaMetadataResponse:
     """Set keys of the schema's metadata; the others stay. Returns all of them.
 
+    Without a key nothing is set, and no version made.
+
     Raises:
-        InvalidInputError: no key is given.
+        TableNotFoundError, TableBranchNotFoundError
     """
     if not request.metadata:
-        raise InvalidInputError("metadata is empty")
+        with reading(context, request.id, branch=request.branch) as dataset:
+            return UpdateTableSchemaMetadataResponse(metadata=dict(dataset.schema_metadata))
     with changing(context, request.id, branch=request.branch) as dataset:
         with refusing("schema metadata"):
             after = dataset.update_schema_metadata(dict(request.metadata))
