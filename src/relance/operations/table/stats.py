@@ -48,5 +48,5 @@ def summarise(lengths: Sequence[int]) -> FragmentSummary:
 
 
 def _percentile(lengths: Sequence[int], percent: int) -> int:
-    """Return the length that this part of all lengths is not above, taken from the lengths themselves."""
-    return lengths[min(len(lengths) * percent // 100, len(lengths) - 1)]
+    """Return the length at this part of the way from the shortest to the longest."""
+    return lengths[(len(lengths) - 1) * percent // 100]
