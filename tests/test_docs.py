@@ -29,6 +29,17 @@ def test_the_readme_example_runs_as_it_stands(tmp_path: Path) -> None:
     assert "{'sensor': 'a', 'value': 20.5}" in ran.stdout
 
 
+def test_the_examples_about_tables_run_and_print_what_they_say(tmp_path: Path) -> None:
+    text = (REPOSITORY / "docs/tables.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = re.findall(r"^print\(.*\)  # ([^,\n]+|\[.*\])", code, re.MULTILINE)
+    assert [line.split(",")[0] for line in ran.stdout.splitlines()] == [line.split(",")[0] for line in said]
+
+
 def test_the_readme_fits_on_a_screen_and_starts_with_the_two_commands() -> None:
     text = (REPOSITORY / "README.md").read_text()
     assert len(text.splitlines()) <= 70

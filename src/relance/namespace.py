@@ -34,7 +34,6 @@ from lance_namespace import (
     DropNamespaceResponse,
     DropTableRequest,
     DropTableResponse,
-    LanceNamespace,
     ListNamespacesRequest,
     ListNamespacesResponse,
     ListTablesRequest,
@@ -85,13 +84,14 @@ from relance.operations.findings import Finding
 from relance.operations.migration import ManifestMigration, MigrationProgress
 from relance.operations.places import table_id_of
 from relance.operations.requests import as_request
+from relance.operations.table.methods import TableMethods
 
 Fields = Mapping[str, Any]
 Id = Sequence[str]
 Progress = Callable[[PurgeProgress], None]
 
 
-class DirectoryNamespace(LanceNamespace):
+class DirectoryNamespace(TableMethods):
     """A directory of Lance tables, on local disk or an object store.
 
     A drop-in replacement for `lance.namespace.DirectoryNamespace`. Requests may be models or

@@ -1,0 +1,1 @@
+"""Operations inside one table: indexes, tags, branches, columns, metadata, statistics, transactions."""

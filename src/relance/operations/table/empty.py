@@ -1,0 +1,28 @@
+"""The deprecated way to declare a table, with the request of create_table."""
+
+from __future__ import annotations
+
+from lance_namespace import CreateTableRequest, CreateTableResponse, DeclareTableRequest
+
+from relance.errors import UnsupportedOperationError
+from relance.operations.context import Context
+from relance.operations.declare import declare_table
+from relance.operations.new_table import CreateMode
+from relance.operations.requests import parse_mode, with_options
+
+
+def create_empty_table(context: Context, request: CreateTableRequest) -> CreateTableResponse:
+    """Declare the table: it has a place and no version yet.
+
+    Raises:
+        TableAlreadyExistsError: it exists.
+        NamespaceNotFoundError: its namespace does not exist.
+        UnsupportedOperationError: a mode or storage options are given, which declare_table does not have.
+    """
+    if parse_mode(request.mode, CreateMode, default=CreateMode.CREATE) is not CreateMode.CREATE:
+        raise UnsupportedOperationError("create_empty_table only creates: create_table has other modes")
+    if request.storage_options:
+        raise UnsupportedOperationError("create_empty_table writes nothing that storage_options could be for")
+    declared = declare_table(context, DeclareTableRequest(id=request.id, properties=request.properties))
+    response = CreateTableResponse(location=declared.location, properties=declared.properties)
+    return with_options(response, context.vended_options())

@@ -1,0 +1,115 @@
+"""The history of a table: go back to a version, and look at the transactions that made versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import lance
+from lance_namespace import (
+    AlterTransactionRequest,
+    AlterTransactionResponse,
+    DescribeTransactionRequest,
+    DescribeTransactionResponse,
+    RestoreTableRequest,
+    RestoreTableResponse,
+)
+
+from relance.errors import InvalidInputError, TransactionNotFoundError, UnsupportedOperationError
+from relance.operations.context import Context
+from relance.operations.requests import parse_mode
+from relance.operations.table.opening import changing, reading, transaction_id
+
+
+def restore_table(context: Context, request: RestoreTableRequest) -> RestoreTableResponse:
+    """Make a new version with the content of an old one, on the branch that is named.
+
+    Raises:
+        TableVersionNotFoundError, TableBranchNotFoundError: there is no such version or branch.
+    """
+    with changing(context, request.id, version=request.version, branch=request.branch) as dataset:
+        dataset.restore()
+        return RestoreTableResponse(transaction_id=transaction_id(dataset))
+
+
+class TransactionStatus(StrEnum):
+    """What may become of a transaction; those that can be found here have all succeeded."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+def describe_transaction(
+    context: Context, request: DescribeTransactionRequest
+) -> DescribeTransactionResponse:
+    """Return the transaction of `id`: the table's id, and a version of main or the transaction's uuid.
+
+    Raises:
+        TransactionNotFoundError: no version that is still there was made by it.
+        InvalidInputError: the id is too short.
+    """
+    return DescribeTransactionResponse(
+        status=TransactionStatus.SUCCEEDED.upper(), properties=_find(context, request.id)
+    )
+
+
+def alter_transaction(context: Context, request: AlterTransactionRequest) -> AlterTransactionResponse:
+    """Accept that a transaction has succeeded; nothing else can be changed about one that is committed.
+
+    Raises:
+        UnsupportedOperationError: another status, or a property, is to be set.
+        TransactionNotFoundError: there is no such transaction.
+        InvalidInputError: no action is given, the status is unknown, or the id is too short.
+    """
+    properties = _find(context, request.id)
+    if not request.actions:
+        raise InvalidInputError("actions is empty")
+    for action in request.actions:
+        if action.set_property_action is not None or action.unset_property_action is not None:
+            raise UnsupportedOperationError(
+                "a committed transaction is final: its properties stay as they are"
+            )
+        if action.set_status_action is None or action.set_status_action.status is None:
+            raise InvalidInputError("an action says which status to set")
+        wanted = action.set_status_action.status
+        if parse_mode(wanted, TransactionStatus, default=TransactionStatus.SUCCEEDED) != "succeeded":
+            raise UnsupportedOperationError(f"a committed transaction has succeeded, it cannot be {wanted}")
+    return AlterTransactionResponse(status=TransactionStatus.SUCCEEDED.upper(), properties=properties)
+
+
+def _find(context: Context, parts: list[str] | None) -> dict[str, str]:
+    if parts is None or len(parts) < 2:
+        raise InvalidInputError(
+            "a transaction's id is the table's id, and a version or the transaction's uuid"
+        )
+    wanted = parts[-1]
+    with reading(context, parts[:-1]) as dataset:
+        for branch, version, transaction in _candidates(dataset, wanted):
+            if transaction is not None and wanted in {str(version), str(transaction.uuid)}:
+                found = {
+                    "uuid": str(transaction.uuid),
+                    "version": str(version),
+                    "read_version": str(transaction.read_version),
+                    "operation": type(transaction.operation).__name__,
+                }
+                return found if branch is None else {**found, "branch": branch}
+    raise TransactionNotFoundError(f"'{wanted}'")
+
+
+_Candidate = tuple[str | None, int, lance.Transaction | None]
+
+
+def _candidates(dataset: lance.LanceDataset, wanted: str) -> Iterator[_Candidate]:
+    """Yield the transactions to look at, newest first: one for a version, all of all branches for a uuid."""
+    if wanted.isdecimal():
+        version = int(wanted)
+        if version in {each["version"] for each in dataset.versions()}:
+            yield None, version, dataset.read_transaction(version)
+        return
+    for branch in (None, *sorted(dataset.branches.list())):
+        at = dataset if branch is None else dataset.checkout_version((branch, None))
+        for version in sorted((each["version"] for each in at.versions()), reverse=True):
+            yield branch, version, at.read_transaction(version)

@@ -1,0 +1,40 @@
+"""Materialized views, which a directory catalog does not have."""
+
+from __future__ import annotations
+
+from lance_namespace import (
+    CreateMaterializedViewRequest,
+    CreateMaterializedViewResponse,
+    RefreshMaterializedViewRequest,
+    RefreshMaterializedViewResponse,
+)
+
+from relance.errors import UnsupportedOperationError
+from relance.operations.context import Context
+from relance.operations.places import table_id_of
+
+_REASON = "materialized views need a service that runs their query; create_table stores a result"
+
+
+def create_materialized_view(
+    context: Context, request: CreateMaterializedViewRequest
+) -> CreateMaterializedViewResponse:
+    """Refuse.
+
+    Raises:
+        UnsupportedOperationError: always.
+        InvalidInputError: not a usable id.
+    """
+    raise UnsupportedOperationError(f"'{table_id_of(context, request.id)}': {_REASON}")
+
+
+def refresh_materialized_view(
+    context: Context, request: RefreshMaterializedViewRequest
+) -> RefreshMaterializedViewResponse:
+    """Refuse.
+
+    Raises:
+        UnsupportedOperationError: always.
+        InvalidInputError: not a usable id.
+    """
+    raise UnsupportedOperationError(f"'{table_id_of(context, request.id)}': {_REASON}")
