@@ -8,12 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from lance_namespace import (
+    AnalyzeTableQueryPlanRequest,
     BatchCommitTablesRequest,
     BatchCommitTablesResponse,
     BatchCreateTableVersionsRequest,
     BatchCreateTableVersionsResponse,
     BatchDeleteTableVersionsRequest,
     BatchDeleteTableVersionsResponse,
+    CountTableRowsRequest,
+    CountTableRowsResponse,
     CreateNamespaceRequest,
     CreateNamespaceResponse,
     CreateTableRequest,
@@ -22,6 +25,8 @@ from lance_namespace import (
     CreateTableVersionResponse,
     DeclareTableRequest,
     DeclareTableResponse,
+    DeleteFromTableRequest,
+    DeleteFromTableResponse,
     DeregisterTableRequest,
     DeregisterTableResponse,
     DescribeNamespaceRequest,
@@ -34,6 +39,9 @@ from lance_namespace import (
     DropNamespaceResponse,
     DropTableRequest,
     DropTableResponse,
+    ExplainTableQueryPlanRequest,
+    InsertIntoTableRequest,
+    InsertIntoTableResponse,
     LanceNamespace,
     ListNamespacesRequest,
     ListNamespacesResponse,
@@ -41,14 +49,19 @@ from lance_namespace import (
     ListTablesResponse,
     ListTableVersionsRequest,
     ListTableVersionsResponse,
+    MergeInsertIntoTableRequest,
+    MergeInsertIntoTableResponse,
     NamespaceExistsRequest,
     NamespaceExistsResponse,
+    QueryTableRequest,
     RegisterTableRequest,
     RegisterTableResponse,
     RenameTableRequest,
     RenameTableResponse,
     TableExistsRequest,
     TableExistsResponse,
+    UpdateTableRequest,
+    UpdateTableResponse,
 )
 
 from relance.clock import Clock, SystemClock
@@ -72,6 +85,8 @@ from relance.operations import (
     versions,
 )
 from relance.operations.context import open_context
+from relance.operations.data import count, delete, insert, merge, query, update
+from relance.operations.data.results import QueryResult
 from relance.operations.deletion import PurgeOptions, PurgeProgress, PurgeResult
 from relance.operations.directory import migrate_markers, sweep
 from relance.operations.directory.migrate_markers import MarkerMigration
@@ -189,6 +204,38 @@ class DirectoryNamespace(LanceNamespace):
 
     def batch_commit_tables(self, request: BatchCommitTablesRequest | Fields) -> BatchCommitTablesResponse:
         return batch_commit.batch_commit_tables(self._context, as_request(BatchCommitTablesRequest, request))
+
+    def insert_into_table(
+        self, request: InsertIntoTableRequest | Fields, request_data: bytes
+    ) -> InsertIntoTableResponse:
+        checked = as_request(InsertIntoTableRequest, request)
+        return insert.insert_into_table(self._context, checked, request_data)
+
+    def merge_insert_into_table(
+        self, request: MergeInsertIntoTableRequest | Fields, request_data: bytes
+    ) -> MergeInsertIntoTableResponse:
+        checked = as_request(MergeInsertIntoTableRequest, request)
+        return merge.merge_insert_into_table(self._context, checked, request_data)
+
+    def update_table(self, request: UpdateTableRequest | Fields) -> UpdateTableResponse:
+        return update.update_table(self._context, as_request(UpdateTableRequest, request))
+
+    def delete_from_table(self, request: DeleteFromTableRequest | Fields) -> DeleteFromTableResponse:
+        return delete.delete_from_table(self._context, as_request(DeleteFromTableRequest, request))
+
+    def count_table_rows(self, request: CountTableRowsRequest | Fields) -> CountTableRowsResponse:
+        return count.count_table_rows(self._context, as_request(CountTableRowsRequest, request))
+
+    def query_table(self, request: QueryTableRequest | Fields) -> QueryResult:  # type: ignore[override]  # also bytes
+        return query.query_table(self._context, as_request(QueryTableRequest, request))
+
+    def explain_table_query_plan(self, request: ExplainTableQueryPlanRequest | Fields) -> str:
+        checked = as_request(ExplainTableQueryPlanRequest, request)
+        return query.explain_table_query_plan(self._context, checked)
+
+    def analyze_table_query_plan(self, request: AnalyzeTableQueryPlanRequest | Fields) -> str:
+        checked = as_request(AnalyzeTableQueryPlanRequest, request)
+        return query.analyze_table_query_plan(self._context, checked)
 
     def table_status(self, id: Id) -> TableStatus:
         """Return whether the table exists, is dropped and until when, or is not there."""
