@@ -8,6 +8,7 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+from lance_namespace import DescribeTableRequest
 from tests.catalog.helpers import LocalPlace, ipc, refused
 
 from relance import DirectoryNamespace
@@ -70,7 +71,7 @@ def ids(catalog: Any, name: str = "t", **fields: Any) -> list[int]:
 
 def opened(catalog: Any, name: str = "t", **pinned: Any) -> Any:
     """Open the table with pylance alone."""
-    return lance.dataset(catalog.describe_table({"id": [name]}).location, **pinned)
+    return lance.dataset(catalog.describe_table(DescribeTableRequest(id=[name])).location, **pinned)
 
 
 @contextmanager

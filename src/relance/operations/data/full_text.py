@@ -118,7 +118,7 @@ def _operator(text: str) -> FullTextOperator:
 
 def _only_indexed(dataset: lance.LanceDataset) -> str:
     """Return the column to search when none is named: the only one with a full-text index."""
-    indexed = {each["fields"][0] for each in dataset.list_indices() if each["type"] == "Inverted"}
+    indexed = {each.field_names[0] for each in dataset.describe_indices() if each.index_type == "Inverted"}
     if len(indexed) != 1:
         raise InvalidInputError(f"{len(indexed)} columns have a full-text index: name the column to search")
     return str(indexed.pop())

@@ -63,16 +63,12 @@ def scan_arguments(dataset: lance.LanceDataset, request: QueryTableRequest) -> d
         arguments["full_text_query"] = text_query(dataset, request.full_text_query)
     if vector is None:
         _refuse_vector_fields(request)
-    elif isinstance(vector[0], list):
-        if offset:
-            raise InvalidInputError("offset has no meaning for several vectors: each gets its own k rows")
-        # Each vector has k rows, so that all together are more than the limit.
-        arguments["limit"] = None
-        arguments["nearest"] = _nearest(dataset, request, vector, limit or _DEFAULT_NEIGHBOURS)
     else:
-        wanted = limit or _DEFAULT_NEIGHBOURS
-        arguments["limit"] = wanted
-        arguments["nearest"] = _nearest(dataset, request, vector, wanted + offset)
+        if offset and isinstance(vector[0], list):
+            raise InvalidInputError("offset has no meaning for several vectors: each gets its own k rows")
+        # No limit: of one vector k alone does it, and several have k rows each.
+        arguments["limit"] = None
+        arguments["nearest"] = _nearest(dataset, request, vector, (limit or _DEFAULT_NEIGHBOURS) + offset)
     return arguments
 
 
@@ -85,9 +81,8 @@ def _vector(request: QueryTableRequest) -> list[Any] | None:
 
 
 def _refuse_vector_fields(request: QueryTableRequest) -> None:
+    # bypass_vector_index is left out: lancedb says so of every query that has no vector, and rightly.
     given = [name for name in _ONLY_WITH_VECTOR if getattr(request, name) is not None]
-    if request.bypass_vector_index:
-        given.append("bypass_vector_index")
     if given:
         raise InvalidInputError(f"{', '.join(given)}: only with a vector to search for")
 
