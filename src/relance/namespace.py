@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from lance_namespace import (
@@ -51,8 +51,7 @@ from lance_namespace import (
 )
 
 from relance.clock import Clock, SystemClock
-from relance.config import parse_duration, parse_properties
-from relance.errors import InvalidInputError
+from relance.config import parse_properties
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted, TableStatus
 from relance.manifest.upkeep import UpkeepReport
 from relance.operations import (
@@ -71,27 +70,23 @@ from relance.operations import (
     upkeep,
     versions,
 )
-from relance.operations.cleaning import auto_cleanup, cleanup, validation
-from relance.operations.cleaning.auto_cleanup import AutoCleanup
-from relance.operations.cleaning.cleanup import RemovalStats
-from relance.operations.cleaning.policy import CleanupPolicy
-from relance.operations.cleaning.validation import TableValidation
+from relance.operations.cleaning.methods import CleaningMethods
 from relance.operations.context import open_context
+from relance.operations.data.methods import DataMethods
 from relance.operations.deletion import PurgeOptions, PurgeProgress, PurgeResult
 from relance.operations.directory import migrate_markers, sweep
 from relance.operations.directory.migrate_markers import MarkerMigration
 from relance.operations.findings import Finding
 from relance.operations.migration import ManifestMigration, MigrationProgress
 from relance.operations.places import table_id_of
-from relance.operations.requests import as_request
+from relance.operations.requests import Fields, as_request
 from relance.operations.table.methods import TableMethods
 
-Fields = Mapping[str, Any]
 Id = Sequence[str]
 Progress = Callable[[PurgeProgress], None]
 
 
-class DirectoryNamespace(TableMethods):
+class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods):
     """A directory of Lance tables, on local disk or an object store.
 
     A drop-in replacement for `lance.namespace.DirectoryNamespace`. Requests may be models or
@@ -305,61 +300,6 @@ class DirectoryNamespace(TableMethods):
     ) -> ManifestMigration:
         """Give every table directory a row in the manifest; then `dir_listing_enabled=false` works."""
         return migration.migrate_to_manifest(self._context, dry_run=dry_run, progress=progress)
-
-    def cleanup_old_versions(
-        self,
-        id: Id,
-        *,
-        older_than: timedelta | str | None = None,
-        before_version: int | None = None,
-        retain_versions: int | None = None,
-        delete_unverified: bool = False,
-        error_if_tagged_old_versions: bool = True,
-        dry_run: bool = False,
-        rate_limit: int | None = None,
-        policy: CleanupPolicy | None = None,
-    ) -> RemovalStats:
-        """Remove old versions of a table with the files that only they need; without a rule, after 14 days.
-
-        A version goes only if every rule that is given lets it go. The latest and tagged ones stay.
-        Instead of single rules a `policy` can be given.
-
-        Raises:
-            TableNotFoundError: there is no such table, or it has no version.
-            InvalidTableStateError: a version that is to go is tagged.
-            InvalidInputError: a rule makes no sense, or is given beside a policy.
-        """
-        rules = CleanupPolicy(
-            before_timestamp=self._before(older_than),
-            before_version=before_version,
-            retain_versions=retain_versions,
-            delete_unverified=delete_unverified,
-            error_if_tagged_old_versions=error_if_tagged_old_versions,
-            rate_limit=rate_limit,
-        )
-        if policy is not None and rules != CleanupPolicy():
-            raise InvalidInputError("give either a policy or single rules")
-        table_id = table_id_of(self._context, id)
-        return cleanup.cleanup_old_versions(self._context, table_id, policy or rules, dry_run=dry_run)
-
-    def _before(self, age: timedelta | str | None) -> datetime | None:
-        span = parse_duration(age, what="older_than") if isinstance(age, str) else age
-        if span is not None and span < timedelta(0):
-            raise InvalidInputError(f"older_than must not be negative, got {span}")
-        return None if span is None else self._context.clock.now() - span
-
-    def get_auto_cleanup(self, id: Id) -> AutoCleanup | None:
-        """Return how commits to the table clean it by the way, or None when they do not."""
-        return auto_cleanup.get_auto_cleanup(self._context, table_id_of(self._context, id))
-
-    def set_auto_cleanup(self, id: Id, wanted: AutoCleanup | None) -> int:
-        """Let commits to the table clean it by the way, or no longer; returns the version that says so."""
-        return auto_cleanup.set_auto_cleanup(self._context, table_id_of(self._context, id), wanted)
-
-    def validate_table(self, id: Id, *, every_version: bool = False) -> TableValidation:
-        """Tell whether every file of the latest version, or of all, is there and can be opened."""
-        table_id = table_id_of(self._context, id)
-        return validation.validate_table(self._context, table_id, every_version=every_version)
 
     def maintain_manifest(self) -> UpkeepReport:
         """Merge, index and clean the manifest table now; it happens in the background too."""

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ValidationError
 from relance.config import StorageOptions
 from relance.errors import InvalidInputError, UnsupportedOperationError
 
+Fields = Mapping[str, Any]
+"""A request as a dictionary."""
+
 RequestT = TypeVar("RequestT", bound=BaseModel)
 ModeT = TypeVar("ModeT", bound=StrEnum)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import Any
 
 from lance_namespace import (
     AlterTableAddColumnsRequest,
@@ -62,10 +60,8 @@ from lance_namespace import (
 )
 
 from relance.operations.context import Context
-from relance.operations.requests import as_request
+from relance.operations.requests import Fields, as_request
 from relance.operations.table import branches, columns, empty, history, indexes, metadata, stats, tags, views
-
-Fields = Mapping[str, Any]
 
 
 class TableMethods(LanceNamespace):

@@ -1,0 +1,53 @@
+"""What pylance raises about rows, predicates and vectors, as our errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from relance.config import StorageOptions
+from relance.errors import InvalidInputError, RelanceError, TableSchemaValidationError
+from relance.lance_errors import lance_errors
+from relance.storage.failures import first_line
+
+_SCHEMA = re.compile(r"Append with different schema|contained null values even though")
+
+_INPUT = re.compile(
+    r"Invalid user input|Invalid argument error|Schema error|Cast error|Divide by zero"
+    r"|(Arithmetic|Compute) (error|overflow)|Parser error|Error during planning|InvalidInput"
+    r"|does not exist in (the )?dataset schema|is not in the dataset"
+    r"|Query vector|All query vectors|Nearest-K|[Nn]probes must|Refine factor|ef must"
+)
+
+_NOISE = re.compile(r"(LanceError\(\w+\)|Invalid user input|External error|Query Execution error): ")
+
+
+@contextmanager
+def data_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Turn what pylance raises into our errors, the caller's mistakes among them.
+
+    Raises:
+        TableSchemaValidationError: the rows do not fit the table.
+        InvalidInputError: a predicate, an expression, a column or a vector cannot be used.
+        RelanceError: anything else, as lance_errors tells it.
+    """
+    with lance_errors(what, options):
+        try:
+            yield
+        except RelanceError:
+            raise
+        except (TypeError, OverflowError) as cause:
+            raise InvalidInputError(f"{what}: {_plain(str(cause))}") from cause
+        except (OSError, ValueError, RuntimeError) as cause:
+            text = StorageOptions(options).redact(str(cause))
+            if _SCHEMA.search(text):
+                raise TableSchemaValidationError(f"{what}: {_plain(text)}") from cause
+            if _INPUT.search(text):
+                raise InvalidInputError(f"{what}: {_plain(text)}") from cause
+            raise
+
+
+def _plain(text: str) -> str:
+    """Return the message without Lance's own words about it, and without the whole schema."""
+    return first_line(re.sub(r": Schema \{.*", "", _NOISE.sub("", text)))

@@ -1,0 +1,83 @@
+"""Merge rows into a table by key: update what matches, insert what does not, delete what is left over."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+from lance_namespace import MergeInsertIntoTableRequest, MergeInsertIntoTableResponse
+
+from relance.errors import InvalidInputError
+from relance.operations.arrow_stream import read_stream
+from relance.operations.context import Context
+from relance.operations.data.targets import after_write, open_for_writing
+
+_TIMEOUT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
+
+def merge_insert_into_table(
+    context: Context, request: MergeInsertIntoTableRequest, data: bytes
+) -> MergeInsertIntoTableResponse:
+    """Merge the rows of an Arrow stream into the table, by the clauses that are asked for.
+
+    Raises:
+        TableNotFoundError, TableBranchNotFoundError: there is no such table or branch.
+        InvalidInputError: no key, no clause, a filter or timeout that cannot be used, a bad body, or
+            several rows for one row of the table.
+        TableSchemaValidationError: the rows do not fit the table.
+        ConcurrentModificationError: others kept changing the same rows.
+    """
+    if not request.on:
+        raise InvalidInputError("merge_insert_into_table needs the columns to match by: give 'on'")
+    update_filter = request.when_matched_update_all_filt
+    delete_filter = request.when_not_matched_by_source_delete_filt
+    update, delete = request.when_matched_update_all, request.when_not_matched_by_source_delete
+    _check_clause("when_matched_update_all", update, update_filter)
+    _check_clause("when_not_matched_by_source_delete", delete, delete_filter)
+    if not (update or delete or request.when_not_matched_insert_all):
+        raise InvalidInputError("merge_insert_into_table has nothing to do: ask for at least one clause")
+    timeout = None if request.timeout is None else _parse_timeout(request.timeout)
+    rows = read_stream(data)
+    target = open_for_writing(context, request.id, branch=request.branch)
+    with target.errors():
+        builder = target.dataset.merge_insert(list(request.on))
+        if update:
+            builder = builder.when_matched_update_all(update_filter)
+        if request.when_not_matched_insert_all:
+            builder = builder.when_not_matched_insert_all()
+        if delete:
+            builder = builder.when_not_matched_by_source_delete(delete_filter)
+        if timeout is not None:
+            builder = builder.retry_timeout(timeout)
+        if request.use_index is not None:
+            builder = builder.use_index(request.use_index)
+        counts: dict[str, Any] = builder.execute(rows)
+    after_write(context, target.found, target.branch)
+    return MergeInsertIntoTableResponse(
+        num_updated_rows=counts["num_updated_rows"],
+        num_inserted_rows=counts["num_inserted_rows"],
+        num_deleted_rows=counts["num_deleted_rows"],
+        version=int(target.dataset.version),
+    )
+
+
+def _check_clause(name: str, wanted: bool | None, condition: str | None) -> None:
+    """Refuse a filter of a clause that is not asked for.
+
+    Raises:
+        InvalidInputError: there is one.
+    """
+    if condition is not None and not wanted:
+        raise InvalidInputError(f"{name}_filt is given but {name} is not: set it to true as well")
+
+
+def _parse_timeout(text: str) -> timedelta:
+    match = _TIMEOUT.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(f"timeout {text!r} cannot be read: write it like '500ms', '30s' or '5m'")
+    try:
+        return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
+    except OverflowError:
+        raise InvalidInputError(f"timeout {text!r} is too long") from None

@@ -1,0 +1,101 @@
+"""The table an operation reads or writes: opened at a version or a branch, and looked at again after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+
+import lance
+
+from relance.config import StorageOptions
+from relance.errors import (
+    ConcurrentModificationError,
+    PermissionDeniedError,
+    RelanceError,
+    TableNotFoundError,
+)
+from relance.operations.context import Context
+from relance.operations.data.failures import data_errors
+from relance.operations.datasets import open_dataset
+from relance.operations.managed_versions import settle, synchronise, version_keeper
+from relance.operations.places import table_id_of, visible_table
+from relance.operations.version_requests import is_main
+from relance.resolution import Found
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An opened table: the head of a branch, or a version of it."""
+
+    found: Found
+    branch: str | None
+    dataset: lance.LanceDataset
+    options: StorageOptions
+
+    @property
+    def data_directory(self) -> str:
+        """Where new data files of this branch are written."""
+        directory = self.found.directory
+        return f"{directory}/data" if is_main(self.branch) else f"{directory}/tree/{self.branch}/data"
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Turn what pylance raises in the block into our errors."""
+        return data_errors(f"table id '{self.found.table_id}'", self.options)
+
+
+def open_for_reading(
+    context: Context, parts: Sequence[str] | None, *, version: int | None = None, branch: str | None = None
+) -> Target:
+    """Return the table at the version and branch that are asked for.
+
+    Raises:
+        TableNotFoundError: there is no such table, or it is only declared.
+        TableVersionNotFoundError, TableBranchNotFoundError: not that one.
+    """
+    table_id = table_id_of(context, parts)
+    if is_main(branch):
+        with suppress(PermissionDeniedError):  # who may only read sees what has its file
+            settle(context, table_id)
+    found = visible_table(context, table_id)
+    dataset = open_dataset(context, found, version=version, branch=branch)
+    return Target(found, branch, dataset, context.lance_options())
+
+
+def open_for_writing(context: Context, parts: Sequence[str] | None, *, branch: str | None = None) -> Target:
+    """Return the head of the table or of one of its branches.
+
+    Raises:
+        TableNotFoundError: there is no such table, or it is only declared.
+        TableBranchNotFoundError: there is no such branch.
+    """
+    table_id = table_id_of(context, parts)
+    if is_main(branch):
+        settle(context, table_id)
+    found = visible_table(context, table_id)
+    dataset = open_dataset(context, found, branch=branch)
+    return Target(found, branch, dataset, context.lance_options())
+
+
+def after_write(context: Context, found: Found, branch: str | None) -> None:
+    """Have the manifest know the new version, and check that what was written is still the table.
+
+    Raises:
+        ConcurrentModificationError: the table was dropped or renamed while it was written.
+    """
+    if is_main(branch) and (keeper := version_keeper(context)) is not None:
+        with suppress(RelanceError):  # it is written; the next look at the versions adopts it
+            synchronise(context, keeper, found.table_id)
+    try:
+        now = visible_table(context, found.table_id)
+    except TableNotFoundError as cause:
+        raise _changed(found) from cause
+    if now.directory != found.directory:
+        raise _changed(found)
+
+
+def _changed(found: Found) -> ConcurrentModificationError:
+    return ConcurrentModificationError(
+        f"table id '{found.table_id}' was dropped or renamed while it was written: "
+        "the rows are in the table that had the name before"
+    )
