@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import (
+    data_operations,
     lifecycle,
     listing,
     lookups,
@@ -21,7 +22,16 @@ from benchmarks import (
 from benchmarks.results import Benchmark, Result
 from benchmarks.table import as_json, as_table
 
-MODULES = (listing, lookups, memory, lifecycle, manifest_local, manifest_sustained, manifest_s3)
+MODULES = (
+    listing,
+    lookups,
+    memory,
+    lifecycle,
+    manifest_local,
+    manifest_sustained,
+    manifest_s3,
+    data_operations,
+)
 """Every topic; a new one is added here."""
 
 _COMPARED = ("relance", "pylance", "obstore", "lance-namespace")

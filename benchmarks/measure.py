@@ -7,8 +7,11 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from time import perf_counter
 from typing import Any
 
@@ -54,6 +57,38 @@ def peak_rss() -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a process had of its own, without pages of files, which the system takes back when it needs to."""
+
+    before: int
+    peak: int
+
+
+@contextmanager
+def watch_memory() -> Iterator[Memory]:
+    """Watch this process's own memory during a block, many times a second; on Linux."""
+    seen = Memory(_own_memory(), 0)
+    done = Event()
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            seen.peak = max(seen.peak, _own_memory())
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _own_memory() -> int:
+    lines = _PROCESS_STATUS.read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
 
 
 def run_module(module: str, arguments: Sequence[str]) -> Any:

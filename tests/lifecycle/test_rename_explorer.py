@@ -22,7 +22,6 @@ from relance.operations.in_step import NameHold
 from relance.testing.explorer import Budget
 
 LIVE: Sequence[Step] = (creates("t", "a"),)
-TWO: Sequence[Step] = (*LIVE, creates("u", "b"))
 DROPPED: Sequence[Step] = (*LIVE, drops("t"))
 AWAY: Sequence[Step] = (*LIVE, renames("t", "u"))
 
@@ -44,12 +43,7 @@ CASES: tuple[Case, ...] = (
 
 LONG_CASES: tuple[Case, ...] = (
     ("rename, drop", [[renames("t", "u")], [drops("t")]], LIVE, LOST),
-    ("rename, drop and undrop", [[renames("t", "u")], [drops("t"), undrops("t")]], LIVE, NO_FAULT),
-    ("undrop as another, create", [[undrops_as("t", "u")], [creates("t", "c")]], DROPPED, NO_FAULT),
-    ("undrop, undrop as another", [[undrops("t")], [undrops_as("t", "u")]], DROPPED, CRASH),
     ("rename, create of the target", [[renames("t", "u")], [creates("u", "c")]], LIVE, CRASH),
-    ("rename onto what is dropped", [[renames("u", "t")], [drops("t")], [undrops("t")]], TWO, NO_FAULT),
-    ("rename, create, drop", [[renames("t", "u")], [creates("t", "c")], [drops("u")]], LIVE, NO_FAULT),
 )
 
 
