@@ -39,7 +39,7 @@ class Followed(StrEnum):
     MOVED = "moved"
     """The table in the directory was renamed: a change of its marker came too late."""
     TAKEN = "taken"
-    """Another table, or a namespace, has the name: what is in the directory cannot be seen."""
+    """Another table, or a namespace, has the name: the table in the directory cannot be seen."""
 
 
 def follow_marker(
@@ -85,7 +85,7 @@ def _whose(snapshot: Snapshot, facts: TableFacts) -> Followed:
     row = snapshot.get([facts.name]).get(facts.name)
     if facts.state is State.MOVED or (row is not None and row.moved_to is not None):
         return Followed.MOVED
-    if row is not None and not row.has_own_directory:
+    if row is not None and not row.has_own_directory and facts.holds_table and not facts.hidden:
         return Followed.TAKEN
     return Followed.OWN
 
