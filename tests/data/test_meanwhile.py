@@ -1,0 +1,68 @@
+"""What happens to a table while it is written, and rows on an object store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from tests.catalog.helpers import CONCURRENT_MODIFICATION, LocalPlace, S3Place, refused
+from tests.data.conftest import MODES
+from tests.data.helpers import add, count, ids, make, people
+from tests.servers import S3Server
+
+from relance import DirectoryNamespace
+from relance.operations.create import create
+
+
+def test_a_table_dropped_while_it_is_written_is_told(
+    place: LocalPlace, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(catalog)
+    real = lance.LanceDataset.commit
+
+    def late(target: Any, *arguments: Any, **named: Any) -> Any:
+        if "__manifest" not in str(getattr(target, "uri", target)):
+            monkeypatch.undo()
+            place.open().drop_table({"id": ["t"]})
+        return real(target, *arguments, **named)
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", late)
+    with refused(CONCURRENT_MODIFICATION):
+        add(catalog, people([9]))
+    catalog.undrop_table(["t"])
+    assert ids(catalog) == [0, 1, 2, 3, 4, 9]
+
+
+def test_two_clients_insert_into_a_declared_table_and_both_arrive(
+    place: LocalPlace, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.declare_table({"id": ["t"]})
+
+    def late(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        add(place.open(), people([1]))
+        return create(*arguments)
+
+    monkeypatch.setattr("relance.operations.data.insert.create", late)
+    assert add(catalog, people([2])).version == 2
+    assert ids(catalog) == [1, 2]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_on_an_object_store(moto_server: S3Server, moto_bucket: str, mode: str) -> None:
+    place = S3Place(moto_server, moto_bucket, "lake", MODES[mode])
+    catalog = place.open()
+    make(catalog)
+    described = catalog.describe_table({"id": ["t"], "vend_credentials": True})
+    lance.dataset(described.location, storage_options=described.storage_options).create_branch("dev")
+    add(catalog, people([5]), branch="dev")
+    before = {key for key in place.files() if "__manifest" not in key}
+    with refused(20):
+        add(catalog, pa.table({"other": [1]}), branch="dev")
+    assert {key for key in place.files() if "__manifest" not in key} == before
+    catalog.delete_from_table({"id": ["t"], "predicate": "id < 2"})
+    assert ids(catalog) == [2, 3, 4]
+    assert ids(catalog, branch="dev", vector={"single_vector": [5.0, 0.0]}, k=1) == [5]
+    assert count(catalog, version=1) == 5
