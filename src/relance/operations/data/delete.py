@@ -18,9 +18,10 @@ def delete_from_table(context: Context, request: DeleteFromTableRequest) -> Dele
         TableNotFoundError, TableBranchNotFoundError: there is no such table or branch.
         InvalidInputError: the predicate cannot be used.
         ConcurrentModificationError: others kept changing the same rows.
+        OutcomeUnknownError: the store gave no answer; it may have happened.
     """
     target = open_for_writing(context, request.id, branch=request.branch)
-    with target.errors():
+    with target.commit_errors():
         counts = target.dataset.delete(request.predicate)
         told, transaction_id = _what_happened(target, counts["num_deleted_rows"])
     after_write(context, target.found, target.branch)

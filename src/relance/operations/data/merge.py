@@ -30,6 +30,7 @@ def merge_insert_into_table(
             several rows for one row of the table.
         TableSchemaValidationError: the rows do not fit the table.
         ConcurrentModificationError: others kept changing the same rows.
+        OutcomeUnknownError: the store gave no answer; it may have happened.
     """
     if not request.on:
         raise InvalidInputError("merge_insert_into_table needs the columns to match by: give 'on'")
@@ -43,7 +44,7 @@ def merge_insert_into_table(
     timeout = None if request.timeout is None else _parse_timeout(request.timeout)
     rows = read_stream(data)
     target = open_for_writing(context, request.id, branch=request.branch)
-    with target.errors():
+    with target.commit_errors():
         builder = target.dataset.merge_insert(list(request.on))
         if update:
             builder = builder.when_matched_update_all(update_filter)
