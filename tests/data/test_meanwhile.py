@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
-from tests.catalog.helpers import CONCURRENT_MODIFICATION, LocalPlace, S3Place, refused
+from tests.catalog.helpers import (
+    CONCURRENT_MODIFICATION,
+    UNSUPPORTED,
+    LocalPlace,
+    S3Place,
+    ipc,
+    local_place,
+    refused,
+)
 from tests.data.conftest import MODES
-from tests.data.helpers import add, count, ids, make, people
+from tests.data.helpers import add, count, ids, make, people, quiet
 from tests.servers import S3Server
 
 from relance import DirectoryNamespace
+from relance.errors import ServiceUnavailableError
 from relance.operations.create import create
 
 
@@ -33,6 +43,47 @@ def test_a_table_dropped_while_it_is_written_is_told(
         add(catalog, people([9]))
     catalog.undrop_table(["t"])
     assert ids(catalog) == [0, 1, 2, 3, 4, 9]
+
+
+def test_a_write_is_not_taken_back_by_a_store_that_fails_after_it(
+    catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(catalog)
+    real = lance.LanceDataset.delete
+
+    def last(*arguments: Any, **named: Any) -> Any:
+        counts = real(*arguments, **named)
+        monkeypatch.setattr("relance.operations.data.targets.visible_table", unavailable)
+        monkeypatch.setattr(lance.LanceDataset, "read_transaction", unavailable)
+        return counts
+
+    def unavailable(*_: Any) -> None:
+        raise ServiceUnavailableError("the store is down")
+
+    monkeypatch.setattr(lance.LanceDataset, "delete", last)
+    answer = catalog.delete_from_table({"id": ["t"], "predicate": "id < 2"})
+    assert answer.context == {"rows_deleted": "2", "version": "2"}
+
+
+@pytest.mark.parametrize("mode", ["V2", "compatibility"])
+def test_tables_of_namespaces_have_rows_too(tmp_path: Path, mode: str) -> None:
+    catalog = quiet(local_place(tmp_path / "root", MODES[mode]))
+    catalog.create_namespace({"id": ["sales"]})
+    catalog.declare_table({"id": ["sales", "t"]})
+    catalog.insert_into_table({"id": ["sales", "t"]}, ipc(people(range(3))))
+    catalog.insert_into_table({"id": ["sales", "t"]}, ipc(people([3])))
+    catalog.delete_from_table({"id": ["sales", "t"], "predicate": "id = 0"})
+    assert catalog.count_table_rows({"id": ["sales", "t"]}).count == 3
+    answer = catalog.query_table({"id": ["sales", "t"], "vector": {}, "k": 0})
+    assert pa.ipc.open_file(answer).read_all()["id"].to_pylist() == [1, 2, 3]
+
+
+def test_a_catalog_without_manifest_has_no_tables_in_namespaces(tmp_path: Path) -> None:
+    catalog = quiet(local_place(tmp_path / "root", MODES["V1"]))
+    with refused(UNSUPPORTED):
+        catalog.insert_into_table({"id": ["sales", "t"]}, ipc(people([1])))
+    with refused(UNSUPPORTED):
+        catalog.query_table({"id": ["sales", "t"], "vector": {}, "k": 0})
 
 
 def test_two_clients_insert_into_a_declared_table_and_both_arrive(

@@ -94,6 +94,8 @@ def after_write(context: Context, found: Found, branch: str | None) -> None:
         now = visible_table(context, found.table_id)
     except TableNotFoundError as cause:
         raise _changed(found) from cause
+    except RelanceError:
+        return  # it is written: an error of this look would have the caller write it again
     if now.directory != found.directory:
         raise _changed(found)
 
