@@ -34,6 +34,12 @@ from tests.data.helpers import (
 )
 
 from relance import DirectoryNamespace
+from relance.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    OutcomeUnknownError,
+    PermissionDeniedError,
+)
 
 
 def ipc_file(table: pa.Table) -> bytes:
@@ -199,6 +205,46 @@ def test_a_failed_commit_leaves_no_data_file(
     monkeypatch.setattr(lance.LanceDataset, "commit", conflict)
     with refused_unchanged(place, CONCURRENT_MODIFICATION):
         add(catalog, people([9]))
+
+
+def test_a_commit_of_which_nobody_knows_keeps_its_data_file(
+    place: LocalPlace, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(catalog)
+
+    def deaf(*_: Any, **__: Any) -> None:
+        raise OSError("error sending request")
+
+    before = set(place.files())
+    monkeypatch.setattr(lance.LanceDataset, "commit", deaf)
+    with pytest.raises(OutcomeUnknownError):
+        add(catalog, people([9]))
+    assert len([key for key in set(place.files()) - before if "/data/" in key]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("error sending request", OutcomeUnknownError),
+        ("Too many concurrent writers. Attempted 10 times", ConcurrentModificationError),
+        ("LanceError(IO): 403 Forbidden", PermissionDeniedError),
+        ("something else", InternalError),
+    ],
+)
+def test_what_goes_wrong_below_is_told_by_its_class(
+    catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch, text: str, error: type[Exception]
+) -> None:
+    make(catalog)
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError(text)
+
+    monkeypatch.setattr(lance.LanceDataset, "update", broken)
+    monkeypatch.setattr(lance.LanceDataset, "delete", broken)
+    with pytest.raises(error):
+        catalog.update_table({"id": ["t"], "updates": [["id", "1"]]})
+    with pytest.raises(error):
+        catalog.delete_from_table({"id": ["t"], "predicate": "true"})
 
 
 def test_a_commit_whose_answer_was_lost_is_found(

@@ -51,6 +51,8 @@ OLD = {1: "word1 common", 2: "word2 common", 3: "word3 common"}
             (1, 0, 0),
             OLD | {3: "new"},
         ),
+        ({"when_matched_update_all_filt": "target.id = 3"}, (1, 0, 0), OLD | {3: "new"}),
+        ({"when_not_matched_by_source_delete_filt": "id = 2"}, (0, 0, 1), {1: OLD[1], 3: OLD[3]}),
         ({"when_not_matched_by_source_delete": True}, (0, 0, 2), {3: OLD[3]}),
         (
             {
@@ -127,13 +129,6 @@ def test_columns_that_are_missing_keep_their_values(catalog: DirectoryNamespace)
                 "when_not_matched_by_source_delete_filt": "missing = 1",
             },
             id="delete filter",
-        ),
-        pytest.param(
-            {"when_not_matched_insert_all": True, "when_not_matched_by_source_delete_filt": "true"},
-            id="filter without clause",
-        ),
-        pytest.param(
-            {"when_matched_update_all": False, "when_matched_update_all_filt": "true"}, id="off with filter"
         ),
         pytest.param({"when_matched_update_all": True, "timeout": "soon"}, id="timeout"),
         pytest.param({"when_matched_update_all": True, "timeout": "9" * 400 + "h"}, id="long timeout"),

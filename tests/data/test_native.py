@@ -81,6 +81,11 @@ WRITES: list[tuple[str, Any, tuple[bytes, ...]]] = [
         ),
         (ipc(people([5, 9])),),
     ),
+    (
+        "merge_insert_into_table",
+        MergeInsertIntoTableRequest(id=["t"], on=["id"], when_not_matched_by_source_delete_filt="id > 2"),
+        (ipc(people([5, 9])),),
+    ),
     ("update_table", UpdateTableRequest(id=["t"], updates=[["name", "'x'"]], predicate="id > 3"), ()),
     ("update_table", UpdateTableRequest(id=["t"], updates=[["name", "'x'"]], predicate="id > 99"), ()),
     ("delete_from_table", DeleteFromTableRequest(id=["t"], predicate="id < 2"), ()),

@@ -138,8 +138,8 @@ def test_an_index_is_searched_unless_it_is_bypassed(catalog: DirectoryNamespace)
 def test_search_parameters_reach_lance_as_they_are(table: DirectoryNamespace) -> None:
     fields = {
         "nprobes": 3,
-        "refine_factor": 4,
-        "ef": 50,
+        "refine_factor": 2,
+        "ef": 8,
         "distance_type": "Dot",
         "lower_bound": 0.5,
         **NEAR_3,
@@ -160,11 +160,22 @@ def test_search_parameters_reach_lance_as_they_are(table: DirectoryNamespace) ->
             "use_index": True,
             "metric": "dot",
             "nprobes": 3,
-            "refine_factor": 4,
-            "ef": 50,
+            "refine_factor": 2,
+            "ef": 8,
             "distance_range": (0.5, None),
         },
     }
+
+
+def test_no_more_is_asked_of_lance_than_the_table_has(table: DirectoryNamespace) -> None:
+    # With an index, Lance makes room for k rows before it looks: for this many the process would end.
+    huge = 2**31 - 1
+    search = {"k": huge, "offset": 1, "ef": huge, "refine_factor": huge, **NEAR_3}
+    nearest = scan_arguments(opened(table), QueryTableRequest.model_validate(search))["nearest"]
+    assert (nearest["k"], nearest["ef"], nearest["refine_factor"]) == (10, 20, 1)
+    opened(table).create_index("vector", "IVF_FLAT", num_partitions=1)
+    assert len(ids(table, **search)) == 9
+    assert sorted(ids(table, k=huge, **NEAR_3)) == list(range(10))
 
 
 def test_a_text_is_searched_in_the_indexed_or_the_named_columns(table: DirectoryNamespace) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import lance
 from lance_namespace import DeleteFromTableRequest, DeleteFromTableResponse
 
+from relance.errors import RelanceError
 from relance.operations.context import Context
 from relance.operations.data.targets import Target, after_write, open_for_writing
 
@@ -18,24 +22,27 @@ def delete_from_table(context: Context, request: DeleteFromTableRequest) -> Dele
         TableNotFoundError, TableBranchNotFoundError: there is no such table or branch.
         InvalidInputError: the predicate cannot be used.
         ConcurrentModificationError: others kept changing the same rows.
+        OutcomeUnknownError: the store gave no answer; it may have happened.
     """
     target = open_for_writing(context, request.id, branch=request.branch)
-    with target.errors():
+    with target.commit_errors():
         counts = target.dataset.delete(request.predicate)
-        told, transaction_id = _what_happened(target, counts["num_deleted_rows"])
+    told = {"rows_deleted": str(counts["num_deleted_rows"]), "version": str(target.dataset.version)}
+    done = _transaction(target)
     after_write(context, target.found, target.branch)
+    if done is None:
+        return DeleteFromTableResponse(context=told, version=int(target.dataset.version))
+    told["fragments_with_deletion_file"] = str(len(done.operation.updated_fragments))
+    told["fragments_removed"] = str(len(done.operation.deleted_fragment_ids))
     return DeleteFromTableResponse(
-        context=told, transaction_id=transaction_id, version=int(target.dataset.version)
+        context=told, transaction_id=done.uuid, version=int(target.dataset.version)
     )
 
 
-def _what_happened(target: Target, rows: int) -> tuple[dict[str, str], str | None]:
+def _transaction(target: Target) -> lance.Transaction | None:
     """Return what the commit says it did, which stays true whatever others commit meanwhile."""
-    version = int(target.dataset.version)
-    told = {"rows_deleted": str(rows), "version": str(version)}
-    transaction = target.dataset.read_transaction(version)
-    if transaction is None:
-        return told, None
-    told["fragments_with_deletion_file"] = str(len(transaction.operation.updated_fragments))
-    told["fragments_removed"] = str(len(transaction.operation.deleted_fragment_ids))
-    return told, transaction.uuid
+    with suppress(RelanceError), target.errors():  # the rows are gone, whether this can be read or not
+        done = target.dataset.read_transaction(int(target.dataset.version))
+        if done is not None and isinstance(done.operation, lance.LanceOperation.Delete):
+            return done
+    return None

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from relance.config import StorageOptions
-from relance.errors import InvalidInputError, RelanceError, TableSchemaValidationError
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    OutcomeUnknownError,
+    RelanceError,
+    ServiceUnavailableError,
+    TableSchemaValidationError,
+)
 from relance.lance_errors import lance_errors
 from relance.storage.failures import first_line
 
@@ -20,6 +27,8 @@ _INPUT = re.compile(
     r"|Query vector|All query vectors|Nearest-K|[Nn]probes must|Refine factor|ef must"
 )
 
+_CONTENTION = re.compile(r"Too many concurrent writers|write contention", re.IGNORECASE)
+
 _NOISE = re.compile(r"(LanceError\(\w+\)|Invalid user input|External error|Query Execution error): ")
 
 
@@ -30,6 +39,7 @@ def data_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
     Raises:
         TableSchemaValidationError: the rows do not fit the table.
         InvalidInputError: a predicate, an expression, a column or a vector cannot be used.
+        ConcurrentModificationError: others kept changing the same rows.
         RelanceError: anything else, as lance_errors tells it.
     """
     with lance_errors(what, options):
@@ -43,9 +53,25 @@ def data_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
             text = StorageOptions(options).redact(str(cause))
             if _SCHEMA.search(text):
                 raise TableSchemaValidationError(f"{what}: {_plain(text)}") from cause
+            if _CONTENTION.search(text):
+                raise ConcurrentModificationError(f"{what}: {_plain(text)}") from cause
             if _INPUT.search(text):
                 raise InvalidInputError(f"{what}: {_plain(text)}") from cause
             raise
+
+
+@contextmanager
+def write_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Do the same around a commit, of which nobody knows when the store gave no answer.
+
+    Raises:
+        OutcomeUnknownError: it may have happened.
+    """
+    try:
+        with data_errors(what, options):
+            yield
+    except ServiceUnavailableError as cause:
+        raise OutcomeUnknownError(cause.detail) from cause
 
 
 def _plain(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import StrEnum
 
 import lance
@@ -13,7 +14,6 @@ from relance.errors import (
     ConcurrentModificationError,
     OutcomeUnknownError,
     RelanceError,
-    ServiceUnavailableError,
     TableAlreadyExistsError,
     TableBranchNotFoundError,
     TableSchemaValidationError,
@@ -108,7 +108,7 @@ def _commit(context: Context, target: Target, staged: lance.Transaction) -> int:
         OutcomeUnknownError: nobody can tell; nothing is removed.
     """
     try:
-        with target.errors():
+        with target.commit_errors():
             committed = lance.LanceDataset.commit(
                 target.dataset,
                 staged,
@@ -117,23 +117,22 @@ def _commit(context: Context, target: Target, staged: lance.Transaction) -> int:
             )
         return int(committed.version)
     except RelanceError as failure:
-        landed = _version_of(target, staged.uuid)
+        with target.commit_errors():
+            landed = _version_of(target, staged.uuid)
         if landed is not None:
             return landed
-        if isinstance(failure, ServiceUnavailableError):
-            raise OutcomeUnknownError(failure.detail) from failure
-        files = (file.path for fragment in staged.operation.fragments for file in fragment.files)
-        context.storage.delete_many([f"{target.data_directory}/{path}" for path in files])
+        if not isinstance(failure, OutcomeUnknownError):
+            files = (file.path for fragment in staged.operation.fragments for file in fragment.files)
+            with suppress(RelanceError):  # what failed first is what the caller is told
+                context.storage.delete_many([f"{target.data_directory}/{path}" for path in files])
         raise
 
 
 def _version_of(target: Target, uuid: str) -> int | None:
     """Return the version that was committed under this id since the table was opened."""
-    with target.errors():
-        seen = int(target.dataset.version)
-        latest = target.dataset.checkout_version((target.branch or "main", None))
-        for version in range(int(latest.version), seen, -1):
-            transaction = latest.read_transaction(version)
-            if transaction is not None and transaction.uuid == uuid:
-                return version
+    latest = target.dataset.checkout_version((target.branch or "main", None))
+    for version in range(int(latest.version), int(target.dataset.version), -1):
+        transaction = latest.read_transaction(version)
+        if transaction is not None and transaction.uuid == uuid:
+            return version
     return None

@@ -22,26 +22,29 @@ def merge_insert_into_table(
 ) -> MergeInsertIntoTableResponse:
     """Merge the rows of an Arrow stream into the table, by the clauses that are asked for.
 
+    A filter alone asks for its clause too.
+
     Raises:
         TableNotFoundError, TableBranchNotFoundError: there is no such table or branch.
         InvalidInputError: no key, no clause, a filter or timeout that cannot be used, a bad body, or
             several rows for one row of the table.
         TableSchemaValidationError: the rows do not fit the table.
         ConcurrentModificationError: others kept changing the same rows.
+        OutcomeUnknownError: the store gave no answer; it may have happened.
     """
     if not request.on:
         raise InvalidInputError("merge_insert_into_table needs the columns to match by: give 'on'")
     update_filter = request.when_matched_update_all_filt
     delete_filter = request.when_not_matched_by_source_delete_filt
-    update, delete = request.when_matched_update_all, request.when_not_matched_by_source_delete
-    _check_clause("when_matched_update_all", update, update_filter)
-    _check_clause("when_not_matched_by_source_delete", delete, delete_filter)
+    # A filter asks for its clause, whether the flag says so too or not.
+    update = bool(request.when_matched_update_all) or update_filter is not None
+    delete = bool(request.when_not_matched_by_source_delete) or delete_filter is not None
     if not (update or delete or request.when_not_matched_insert_all):
         raise InvalidInputError("merge_insert_into_table has nothing to do: ask for at least one clause")
     timeout = None if request.timeout is None else _parse_timeout(request.timeout)
     rows = read_stream(data)
     target = open_for_writing(context, request.id, branch=request.branch)
-    with target.errors():
+    with target.commit_errors():
         builder = target.dataset.merge_insert(list(request.on))
         if update:
             builder = builder.when_matched_update_all(update_filter)
@@ -61,16 +64,6 @@ def merge_insert_into_table(
         num_deleted_rows=counts["num_deleted_rows"],
         version=int(target.dataset.version),
     )
-
-
-def _check_clause(name: str, wanted: bool | None, condition: str | None) -> None:
-    """Refuse a filter of a clause that is not asked for.
-
-    Raises:
-        InvalidInputError: there is one.
-    """
-    if condition is not None and not wanted:
-        raise InvalidInputError(f"{name}_filt is given but {name} is not: set it to true as well")
 
 
 def _parse_timeout(text: str) -> timedelta:

@@ -99,7 +99,6 @@ def _nearest(dataset: lance.LanceDataset, request: QueryTableRequest, vector: li
     nearest: dict[str, Any] = {
         "column": request.vector_column or _only_vector_column(dataset.schema),
         "q": vector,
-        "k": k,
         "use_index": not request.bypass_vector_index,
     }
     if request.distance_type is not None:
@@ -114,8 +113,13 @@ def _nearest(dataset: lance.LanceDataset, request: QueryTableRequest, vector: li
         nearest["maximum_nprobes"] = request.maximum_nprobes
     else:
         nearest["nprobes"] = request.nprobes
-    nearest["refine_factor"] = request.refine_factor
-    nearest["ef"] = request.ef
+    # Lance makes room for all of these, whatever the table has: a huge number would end the process.
+    rows = max(dataset.count_rows(), 1)
+    nearest["k"] = min(k, rows)
+    if request.refine_factor is not None:
+        nearest["refine_factor"] = min(request.refine_factor, -(-rows // nearest["k"]))
+    if request.ef is not None:
+        nearest["ef"] = min(request.ef, 2 * rows)  # not less than k times the factor
     if request.lower_bound is not None or request.upper_bound is not None:
         nearest["distance_range"] = (request.lower_bound, request.upper_bound)
     return {name: value for name, value in nearest.items() if value is not None}

@@ -16,7 +16,7 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.operations.context import Context
-from relance.operations.data.failures import data_errors
+from relance.operations.data.failures import data_errors, write_errors
 from relance.operations.datasets import open_dataset
 from relance.operations.managed_versions import settle, synchronise, version_keeper
 from relance.operations.places import table_id_of, visible_table
@@ -42,6 +42,10 @@ class Target:
     def errors(self) -> AbstractContextManager[None]:
         """Turn what pylance raises in the block into our errors."""
         return data_errors(f"table id '{self.found.table_id}'", self.options)
+
+    def commit_errors(self) -> AbstractContextManager[None]:
+        """Do the same around a commit."""
+        return write_errors(f"table id '{self.found.table_id}'", self.options)
 
 
 def open_for_reading(
@@ -90,6 +94,8 @@ def after_write(context: Context, found: Found, branch: str | None) -> None:
         now = visible_table(context, found.table_id)
     except TableNotFoundError as cause:
         raise _changed(found) from cause
+    except RelanceError:
+        return  # it is written: an error of this look would have the caller write it again
     if now.directory != found.directory:
         raise _changed(found)
 

@@ -17,12 +17,13 @@ def update_table(context: Context, request: UpdateTableRequest) -> UpdateTableRe
         InvalidInputError: no update, a column twice, or an expression or predicate that cannot be used.
         UnsupportedOperationError: properties are given.
         ConcurrentModificationError: others kept changing the same rows.
+        OutcomeUnknownError: the store gave no answer; it may have happened.
     """
     if request.properties:
         raise UnsupportedOperationError("update_table changes rows only: it cannot set table properties")
     updates = _by_column(request.updates)
     target = open_for_writing(context, request.id, branch=request.branch)
-    with target.errors():
+    with target.commit_errors():
         counts = target.dataset.update(updates, where=request.predicate)
     after_write(context, target.found, target.branch)
     return UpdateTableResponse(
