@@ -86,7 +86,7 @@ _REQUESTS: dict[str, Request] = {
     "list_all_tables": {},
     "list_namespaces": _SPACE,
     "list_tables": _SPACE,
-    "merge_insert_into_table": {"on": "id", "when_not_matched_insert_all": True},
+    "merge_insert_into_table": {"on": ["id"], "when_not_matched_insert_all": True},
     "namespace_exists": _SPACE,
     "query_table": _VECTOR,
     "register_table": _hidden,

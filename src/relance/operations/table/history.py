@@ -22,6 +22,7 @@ from relance.operations.datasets import open_dataset
 from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import parse_mode
 from relance.operations.table.opening import changing, transaction_id
+from relance.operations.table.ref_files import read_refs
 from relance.resolution import Found
 
 
@@ -91,7 +92,7 @@ def _find(context: Context, parts: list[str] | None) -> dict[str, str]:
     found = visible_table(context, table_id_of(context, parts[:-1]))
     dataset = open_dataset(context, found)
     with lance_errors(f"table id '{found.table_id}'", context.lance_options()):
-        for branch in (None, *sorted(dataset.branches.list())):
+        for branch in (None, *sorted(read_refs(dataset.branches.list))):
             at = dataset if branch is None else dataset.checkout_version((branch, None))
             for version in _candidates(context, found, branch, wanted):
                 transaction = at.read_transaction(version)
