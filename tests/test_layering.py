@@ -60,6 +60,9 @@ PURE = {
     "lifecycle.status",
     "listing.root_view",
     "operations.paging",
+    "operations.table.data_types",
+    "operations.table.index_types",
+    "operations.table.refs",
     "operations.arrow_json",
 }
 IMPURE = {

@@ -214,6 +214,20 @@ def test_a_type_of_time_needs_its_unit() -> None:
     )
     assert parse_data_type({"type": "time32", "unit": "s"}) == pa.time32("s")
     assert parse_data_type({"type": "duration", "unit": "ns"}) == pa.duration("ns")
-    for bad in ({"type": "timestamp"}, {"type": "time32", "unit": "ns"}, {"type": "list"}, {}):
+    for bad in (
+        {"type": "timestamp"},
+        {"type": "time32", "unit": "ns"},
+        {"type": "list"},
+        {},
+        {"type": "fixed_size_binary", "length": -1},
+    ):
         with pytest.raises(InvalidInputError):
             parse_data_type(bad)
+
+
+@pytest.mark.parametrize(
+    "bad", [{}, {"type": "magic"}, {"type": "list"}, {"type": "fixed_size_binary", "length": -1}], ids=str
+)
+def test_a_data_type_that_is_none_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_data_type(bad)

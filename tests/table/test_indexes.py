@@ -145,6 +145,16 @@ BAD_REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
     "ngrams of numbers": (INVALID_INPUT, {"column": "id", "index_type": "NGRAM"}),
     "tree of vectors": (INVALID_INPUT, {"column": "vector", "index_type": "BTREE"}),
     "zones of structs": (INVALID_INPUT, {"column": "place", "index_type": "ZONEMAP"}),
+    "geometry of numbers": (INVALID_INPUT, {"column": "id", "index_type": "RTREE"}),
+    "odd bits": (
+        INVALID_INPUT,
+        {"column": "vector", "index_type": "IVF_PQ", "num_partitions": 1, "num_bits": 5},
+    ),
+    "huge number": (INVALID_INPUT, {"column": "vector", "index_type": "IVF_FLAT", "num_partitions": 2**70}),
+    "small graph": (
+        INVALID_INPUT,
+        {"column": "vector", "index_type": "IVF_HNSW_SQ", "num_partitions": 1, "m": 1},
+    ),
     "geometry of text": (INVALID_INPUT, {"column": "name", "index_type": "RTREE"}),
     "vectors of numbers": (INVALID_INPUT, {"column": "id", "index_type": "IVF_FLAT"}),
     "unknown distance": (

@@ -24,6 +24,7 @@ from relance.errors import (
 from relance.operations.context import Context
 from relance.operations.paging import page_of
 from relance.operations.table.opening import reading
+from relance.operations.table.ref_files import is_gone, read_refs
 from relance.operations.table.refs import check_branch_name
 from relance.storage.failures import first_line
 
@@ -38,7 +39,7 @@ def list_table_branches(context: Context, request: ListTableBranchesRequest) -> 
         TableNotFoundError: there is no such table.
     """
     with reading(context, request.id) as dataset:
-        found = dataset.branches.list()
+        found = read_refs(dataset.branches.list)
     page, token = page_of(sorted(found, key=str.encode), token=request.page_token, limit=request.limit)
     return ListTableBranchesResponse(branches={name: _tell(found[name]) for name in page}, page_token=token)
 
@@ -64,7 +65,7 @@ def create_table_branch(context: Context, request: CreateTableBranchRequest) -> 
     """
     name = check_branch_name(request.name)
     with reading(context, request.id, version=request.from_version, branch=request.from_branch) as dataset:
-        if name in dataset.branches.list():
+        if name in read_refs(dataset.branches.list):
             raise _taken(name)
         try:
             # The version by its number: the head may move on.
@@ -95,16 +96,14 @@ def delete_table_branch(context: Context, request: DeleteTableBranchRequest) -> 
     if request.name == "main":
         raise InvalidInputError("'main' cannot be deleted: drop_table drops the table")
     with reading(context, request.id) as dataset:
-        if request.name not in dataset.branches.list():
+        if request.name not in read_refs(dataset.branches.list):
             raise TableBranchNotFoundError(f"'{request.name}'")
         try:
             dataset.branches.delete(request.name)
-        except OSError as cause:
+        except (OSError, ValueError) as cause:
             if "is referenced by" in str(cause):
                 raise InvalidTableStateError(first_line(str(cause))) from cause
-            raise
-        except ValueError as cause:
-            if "does not exist" in str(cause):
+            if is_gone(cause):
                 raise TableBranchNotFoundError(f"'{request.name}'") from cause
             raise
     return DeleteTableBranchResponse()

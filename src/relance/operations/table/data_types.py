@@ -49,7 +49,9 @@ def parse_data_type(data: Mapping[str, Any]) -> pa.DataType:
     name = str(data.get("type", "")).lower()
     try:
         found = _PLAIN.get(name) or _parse(name, data)
-    except (ValueError, TypeError, KeyError, pa.ArrowException) as cause:
+    except KeyError as cause:
+        raise InvalidInputError(f"data type {dict(data)!r}: {cause} is missing") from cause
+    except (ValueError, TypeError, pa.ArrowException) as cause:
         raise InvalidInputError(f"data type {dict(data)!r}: {cause}") from cause
     if found is None:
         raise InvalidInputError(f"unknown data type {dict(data)!r}")
@@ -60,12 +62,12 @@ def _parse(name: str, data: Mapping[str, Any]) -> pa.DataType | None:
     if name in _TIMES:
         return _time(name, data)
     if name in _DECIMALS:
-        precision, scale = divmod(int(data["length"]), _PRECISION_FACTOR)
+        precision, scale = divmod(_length(data), _PRECISION_FACTOR)
         return _DECIMALS[name](precision, scale)
     if name == "fixed_size_binary":
-        return pa.binary(int(data["length"]))
+        return pa.binary(_length(data))
     if name == "fixed_size_list":
-        return pa.list_(_child(data), int(data["length"]))
+        return pa.list_(_child(data), _length(data))
     if name == "list":
         return pa.list_(_child(data))
     if name == "large_list":
@@ -86,6 +88,13 @@ def _time(name: str, data: Mapping[str, Any]) -> pa.DataType:
     if name == "duration":
         return pa.duration(unit)
     return pa.time32(unit) if name == "time32" else pa.time64(unit)
+
+
+def _length(data: Mapping[str, Any]) -> int:
+    length = int(data["length"])
+    if length < 0:
+        raise InvalidInputError(f"data type {dict(data)!r}: length must not be negative")
+    return length
 
 
 def _child(data: Mapping[str, Any]) -> pa.Field:

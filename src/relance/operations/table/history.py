@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 
 import lance
@@ -16,9 +15,15 @@ from lance_namespace import (
 )
 
 from relance.errors import InvalidInputError, TransactionNotFoundError, UnsupportedOperationError
+from relance.lance_errors import lance_errors
+from relance.listing.manifest_files import list_manifests
 from relance.operations.context import Context
+from relance.operations.datasets import open_dataset
+from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import parse_mode
-from relance.operations.table.opening import changing, reading, transaction_id
+from relance.operations.table.opening import changing, transaction_id
+from relance.operations.table.ref_files import read_refs
+from relance.resolution import Found
 
 
 def restore_table(context: Context, request: RestoreTableRequest) -> RestoreTableResponse:
@@ -82,34 +87,33 @@ def alter_transaction(context: Context, request: AlterTransactionRequest) -> Alt
 
 def _find(context: Context, parts: list[str] | None) -> dict[str, str]:
     if parts is None or len(parts) < 2:
-        raise InvalidInputError(
-            "a transaction's id is the table's id, and a version or the transaction's uuid"
-        )
+        raise InvalidInputError("a transaction's id is the table's id, and a version or the uuid")
     wanted = parts[-1]
-    with reading(context, parts[:-1]) as dataset:
-        for branch, version, transaction in _candidates(dataset, wanted):
-            if transaction is not None and wanted in {str(version), str(transaction.uuid)}:
-                found = {
-                    "uuid": str(transaction.uuid),
-                    "version": str(version),
-                    "read_version": str(transaction.read_version),
-                    "operation": type(transaction.operation).__name__,
-                }
-                return found if branch is None else {**found, "branch": branch}
+    found = visible_table(context, table_id_of(context, parts[:-1]))
+    dataset = open_dataset(context, found)
+    with lance_errors(f"table id '{found.table_id}'", context.lance_options()):
+        for branch in (None, *sorted(read_refs(dataset.branches.list))):
+            at = dataset if branch is None else dataset.checkout_version((branch, None))
+            for version in _candidates(context, found, branch, wanted):
+                transaction = at.read_transaction(version)
+                if transaction is not None and wanted in {str(version), str(transaction.uuid)}:
+                    return _tell(transaction, version, branch)
     raise TransactionNotFoundError(f"'{wanted}'")
 
 
-_Candidate = tuple[str | None, int, lance.Transaction | None]
-
-
-def _candidates(dataset: lance.LanceDataset, wanted: str) -> Iterator[_Candidate]:
-    """Yield the transactions to look at, newest first: one for a version, all of all branches for a uuid."""
+def _candidates(context: Context, found: Found, branch: str | None, wanted: str) -> list[int]:
+    """Return the versions to look at, newest first: by its number one of main, for a uuid all."""
+    versions = [each.version for each in list_manifests(context.storage, found.directory, branch)]
     if wanted.isdecimal():
-        version = int(wanted)
-        if version in {each["version"] for each in dataset.versions()}:
-            yield None, version, dataset.read_transaction(version)
-        return
-    for branch in (None, *sorted(dataset.branches.list())):
-        at = dataset if branch is None else dataset.checkout_version((branch, None))
-        for version in sorted((each["version"] for each in at.versions()), reverse=True):
-            yield branch, version, at.read_transaction(version)
+        return [each for each in versions if branch is None and str(each) == wanted]
+    return sorted(versions, reverse=True)
+
+
+def _tell(transaction: lance.Transaction, version: int, branch: str | None) -> dict[str, str]:
+    told = {
+        "uuid": str(transaction.uuid),
+        "version": str(version),
+        "read_version": str(transaction.read_version),
+        "operation": type(transaction.operation).__name__,
+    }
+    return told if branch is None else {**told, "branch": branch}

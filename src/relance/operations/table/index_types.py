@@ -34,6 +34,7 @@ _TEXT = {
         "ascii_folding",
     )
 }
+_SMALLEST_M = 4
 _DISTANCES = frozenset({"l2", "euclidean", "cosine", "dot", "hamming"})
 
 
@@ -156,6 +157,9 @@ def parameters(
     found = {index_type.fields[name]: value for name, value in given.items()}
     if "metric" in found:
         found["metric"] = _distance(found["metric"])
+    if found.get("m", _SMALLEST_M) < _SMALLEST_M:
+        # Lance finds this out when it has written part of the index.
+        raise InvalidInputError(f"m {found['m']} makes a graph in pieces: use {_SMALLEST_M} or more")
     if "num_sub_vectors" in index_type.fields:
         found["num_sub_vectors"] = _sub_vectors(found.get("num_sub_vectors"), _dimension(data_type))
     return found

@@ -21,6 +21,7 @@ from relance.storage.failures import first_line
 _ABOUT_THE_REQUEST = re.compile(
     r"Invalid user input|LanceError\((Schema|Arrow)\)|Not supported|Query Execution error"
     r"|Field '.*' not found|tokenizer|WKT error|are required for|must be divisible"
+    r"|LanceError\(Index\).*(not supported|supports only|not conforming)"
     r"|does not exist in the dataset|Task was aborted"  # Lance panics over SQL that it has no plan for
 )
 

@@ -25,6 +25,7 @@ from relance.errors import InvalidInputError, TableTagAlreadyExistsError, TableT
 from relance.operations.context import Context
 from relance.operations.paging import page_of
 from relance.operations.table.opening import reading
+from relance.operations.table.ref_files import is_gone, read_refs
 from relance.operations.table.refs import check_tag_name
 from relance.operations.version_requests import is_main
 
@@ -36,7 +37,7 @@ def list_table_tags(context: Context, request: ListTableTagsRequest) -> ListTabl
         TableNotFoundError: there is no such table.
     """
     with reading(context, request.id) as dataset:
-        found = dataset.tags.list()
+        found = read_refs(dataset.tags.list)
     page, token = page_of(sorted(found, key=str.encode), token=request.page_token, limit=request.limit)
     return ListTableTagsResponse(tags={name: _tell(found[name]) for name in page}, page_token=token)
 
@@ -66,7 +67,7 @@ def create_table_tag(context: Context, request: CreateTableTagRequest) -> Create
     """
     check_tag_name(request.tag)
     with _at_version(context, request) as dataset:
-        if request.tag in dataset.tags.list():
+        if request.tag in read_refs(dataset.tags.list):
             raise TableTagAlreadyExistsError(f"'{request.tag}': update_table_tag moves it")
         try:
             dataset.tags.create(request.tag, _reference(request))
@@ -121,7 +122,7 @@ def _reference(request: CreateTableTagRequest | UpdateTableTagRequest) -> tuple[
 
 
 def _require(dataset: lance.LanceDataset, name: str) -> Any:
-    found = dataset.tags.list().get(name)
+    found = read_refs(dataset.tags.list).get(name)
     if found is None:
         raise TableTagNotFoundError(f"'{name}'")
     return found
@@ -132,7 +133,7 @@ def _going(name: str) -> Iterator[None]:
     """Tell when another client deletes the tag at the same time."""
     try:
         yield
-    except ValueError as cause:
-        if "does not exist" in str(cause):
+    except (OSError, ValueError) as cause:
+        if is_gone(cause):
             raise TableTagNotFoundError(f"'{name}'") from cause
         raise
