@@ -53,7 +53,7 @@ def test_a_write_is_not_taken_back_by_a_store_that_fails_after_it(
 
     def last(*arguments: Any, **named: Any) -> Any:
         counts = real(*arguments, **named)
-        monkeypatch.setattr("relance.operations.data.targets.visible_table", unavailable)
+        monkeypatch.setattr("relance.operations.targets.visible_table", unavailable)
         monkeypatch.setattr(lance.LanceDataset, "read_transaction", unavailable)
         return counts
 

@@ -10,9 +10,7 @@ from relance.errors import InvalidInputError
 from relance.identifiers import TableId
 from relance.lance_errors import lance_errors
 from relance.operations.context import Context
-from relance.operations.datasets import open_dataset
-from relance.operations.managed_versions import settle
-from relance.operations.places import visible_table
+from relance.operations.targets import after_write, open_for_reading, open_for_writing
 
 INTERVAL = "lance.auto_cleanup.interval"
 OLDER_THAN = "lance.auto_cleanup.older_than"
@@ -32,9 +30,9 @@ def get_auto_cleanup(context: Context, table_id: TableId) -> AutoCleanup | None:
     Raises:
         TableNotFoundError: there is no such table, or it has no version.
     """
-    dataset = open_dataset(context, visible_table(context, table_id))
-    with lance_errors(f"table id '{table_id}'", context.lance_options()):
-        config = dataset.config()
+    target = open_for_reading(context, table_id.parts)
+    with lance_errors(f"table id '{table_id}'", target.options):
+        config = target.dataset.config()
     if INTERVAL not in config or OLDER_THAN not in config:
         return None
     try:
@@ -55,12 +53,13 @@ def set_auto_cleanup(context: Context, table_id: TableId, wanted: AutoCleanup | 
         raise InvalidInputError(
             f"auto cleanup needs an interval of at least 1 and an age of at least 0, got {wanted}"
         )
-    dataset = open_dataset(context, visible_table(context, table_id))
-    with lance_errors(f"table id '{table_id}'", context.lance_options()):
+    target = open_for_writing(context, table_id.parts)
+    dataset = target.dataset
+    with lance_errors(f"table id '{table_id}'", target.options):
         if wanted is None:
             dataset.delete_config_keys([key for key in (INTERVAL, OLDER_THAN) if key in dataset.config()])
         else:
             seconds = round(wanted.older_than.total_seconds())
             dataset.update_config({INTERVAL: str(wanted.interval), OLDER_THAN: f"{seconds}s"})
-    settle(context, table_id)
+    after_write(context, target.found, None)
     return int(dataset.version)

@@ -14,9 +14,7 @@ from relance.identifiers import TableId
 from relance.lance_errors import lance_errors
 from relance.operations.cleaning.policy import DEFAULT_AGE, CleanupPolicy, Version
 from relance.operations.context import Context
-from relance.operations.datasets import open_dataset
-from relance.operations.managed_versions import settle, synchronise, version_keeper
-from relance.operations.places import visible_table
+from relance.operations.managed_versions import synchronise, version_keeper
 
 _NO_VERSION_IS_SO_OLD = timedelta(days=365 * 1000)
 
@@ -48,17 +46,10 @@ def cleanup_old_versions(
     """
     if not policy.has_rule:
         policy = replace(policy, before_timestamp=context.clock.now() - DEFAULT_AGE)
-    settle(context, table_id)  # a version that waits for its file must be seen
-    dataset = open_dataset(context, visible_table(context, table_id))
-    with lance_errors(f"table id '{table_id}'", context.lance_options()):
-        versions = [
-            Version(each["version"], each["timestamp"].astimezone(UTC)) for each in dataset.versions()
-        ]
-        tags = {
-            name: int(tag["version"]) for name, tag in dataset.tags.list().items() if not tag.get("branch")
-        }
-        chosen = policy.choose(versions, tags)
-        stats = _clean(dataset, chosen, policy, dry_run=dry_run)
+    target = open_for_writing(context, table_id.parts)
+    with lance_errors(f"table id '{table_id}'", target.options):
+        chosen = policy.choose(_versions(target.dataset), _tags(target.dataset))
+        stats = _clean(target.dataset, chosen, policy, dry_run=dry_run)
     keeper = version_keeper(context)
     if keeper is not None and chosen and not dry_run:
         synchronise(context, keeper, table_id)  # rows go with their versions

@@ -13,8 +13,7 @@ from relance.errors import RelanceError
 from relance.identifiers import TableId
 from relance.lance_errors import lance_errors
 from relance.operations.context import Context
-from relance.operations.datasets import open_dataset
-from relance.operations.places import visible_table
+from relance.operations.targets import open_for_reading
 
 _THREADS = 8
 _DATA_FILE = "data file"
@@ -57,8 +56,8 @@ def validate_table(context: Context, table_id: TableId, *, every_version: bool) 
     Raises:
         TableNotFoundError: there is no such table, or it has no version.
     """
-    dataset = open_dataset(context, visible_table(context, table_id))
-    where, options = f"table id '{table_id}'", context.lance_options()
+    target = open_for_reading(context, table_id.parts)
+    dataset, where, options = target.dataset, f"table id '{table_id}'", target.options
     latest = int(dataset.version)
     with lance_errors(where, options):
         versions = [int(each["version"]) for each in dataset.versions()] if every_version else [latest]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lance_namespace import CountTableRowsRequest, CountTableRowsResponse
 
 from relance.operations.context import Context
-from relance.operations.data.targets import open_for_reading
+from relance.operations.targets import open_for_reading
 
 
 def count_table_rows(context: Context, request: CountTableRowsRequest) -> CountTableRowsResponse:

@@ -9,7 +9,7 @@ from lance_namespace import DeleteFromTableRequest, DeleteFromTableResponse
 
 from relance.errors import RelanceError
 from relance.operations.context import Context
-from relance.operations.data.targets import Target, after_write, open_for_writing
+from relance.operations.targets import Target, after_write, open_for_writing
 
 
 def delete_from_table(context: Context, request: DeleteFromTableRequest) -> DeleteFromTableResponse:

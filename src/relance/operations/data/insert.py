@@ -22,10 +22,10 @@ from relance.identifiers import TableId
 from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
 from relance.operations.create import create
-from relance.operations.data.targets import Target, after_write, open_for_writing
 from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import parse_mode
+from relance.operations.targets import Target, after_write, open_for_writing
 from relance.operations.version_requests import is_main
 
 _RETRIES = 20

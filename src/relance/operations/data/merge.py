@@ -11,7 +11,7 @@ from lance_namespace import MergeInsertIntoTableRequest, MergeInsertIntoTableRes
 from relance.errors import InvalidInputError
 from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
-from relance.operations.data.targets import after_write, open_for_writing
+from relance.operations.targets import after_write, open_for_writing
 
 _TIMEOUT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}

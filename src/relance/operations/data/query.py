@@ -17,8 +17,8 @@ from relance.errors import InvalidInputError
 from relance.operations.context import Context
 from relance.operations.data.results import QueryResult, write_file
 from relance.operations.data.scans import scan_arguments
-from relance.operations.data.targets import open_for_reading
 from relance.operations.requests import as_request
+from relance.operations.targets import open_for_reading
 
 _T = TypeVar("_T")
 

@@ -6,7 +6,7 @@ from lance_namespace import UpdateTableRequest, UpdateTableResponse
 
 from relance.errors import InvalidInputError, UnsupportedOperationError
 from relance.operations.context import Context
-from relance.operations.data.targets import after_write, open_for_writing
+from relance.operations.targets import after_write, open_for_writing
 
 
 def update_table(context: Context, request: UpdateTableRequest) -> UpdateTableResponse:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import lance
 
 from relance.errors import InvalidInputError, RelanceError, TableColumnNotFoundError
-from relance.identifiers import TableId
 from relance.lance_errors import lance_errors
 from relance.operations.context import Context
-from relance.operations.datasets import open_dataset
-from relance.operations.managed_versions import settle, synchronise, version_keeper
-from relance.operations.places import table_id_of, visible_table
-from relance.operations.version_requests import is_main
+from relance.operations.targets import after_write, open_for_reading, open_for_writing
 from relance.storage.failures import first_line
 
 _ABOUT_THE_REQUEST = re.compile(
@@ -35,10 +31,9 @@ def reading(
     Raises:
         TableNotFoundError, TableVersionNotFoundError, TableBranchNotFoundError
     """
-    found = visible_table(context, table_id_of(context, parts))
-    dataset = open_dataset(context, found, version=version, branch=branch)
-    with lance_errors(f"table id '{found.table_id}'", context.lance_options()):
-        yield dataset
+    target = open_for_reading(context, parts, version=version, branch=branch)
+    with lance_errors(f"table id '{target.found.table_id}'", target.options):
+        yield target.dataset
 
 
 @contextmanager
@@ -51,21 +46,12 @@ def changing(
 
     Raises:
         TableNotFoundError, TableVersionNotFoundError, TableBranchNotFoundError
+        ConcurrentModificationError: the table was dropped or renamed while it was changed.
     """
-    table_id = table_id_of(context, parts)
-    settle(context, table_id)  # a version that waits for its file comes before ours
-    with reading(context, parts, version=version, branch=branch) as dataset:
-        yield dataset
-    if is_main(branch):
-        _adopt(context, table_id)
-
-
-def _adopt(context: Context, table_id: TableId) -> None:
-    """Give the new version its row, if the manifest keeps versions."""
-    with suppress(RelanceError):  # the version is there; what is left undone, the next look at it does
-        manifest = version_keeper(context)
-        if manifest is not None:
-            synchronise(context, manifest, table_id)
+    target = open_for_writing(context, parts, version=version, branch=branch)
+    with lance_errors(f"table id '{target.found.table_id}'", target.options):
+        yield target.dataset
+    after_write(context, target.found, branch)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.operations.context import Context
-from relance.operations.data.failures import data_errors, write_errors
+from relance.operations.data_errors import data_errors, write_errors
 from relance.operations.datasets import open_dataset
 from relance.operations.managed_versions import settle, synchronise, version_keeper
 from relance.operations.places import table_id_of, visible_table
@@ -66,18 +66,20 @@ def open_for_reading(
     return Target(found, branch, dataset, context.lance_options())
 
 
-def open_for_writing(context: Context, parts: Sequence[str] | None, *, branch: str | None = None) -> Target:
-    """Return the head of the table or of one of its branches.
+def open_for_writing(
+    context: Context, parts: Sequence[str] | None, *, version: int | None = None, branch: str | None = None
+) -> Target:
+    """Return the head of the table or of one of its branches, or a version to begin from.
 
     Raises:
         TableNotFoundError: there is no such table, or it is only declared.
-        TableBranchNotFoundError: there is no such branch.
+        TableVersionNotFoundError, TableBranchNotFoundError: not that one.
     """
     table_id = table_id_of(context, parts)
     if is_main(branch):
-        settle(context, table_id)
+        settle(context, table_id)  # a version that waits for its file comes before ours
     found = visible_table(context, table_id)
-    dataset = open_dataset(context, found, branch=branch)
+    dataset = open_dataset(context, found, version=version, branch=branch)
     return Target(found, branch, dataset, context.lance_options())
 
 
@@ -103,5 +105,5 @@ def after_write(context: Context, found: Found, branch: str | None) -> None:
 def _changed(found: Found) -> ConcurrentModificationError:
     return ConcurrentModificationError(
         f"table id '{found.table_id}' was dropped or renamed while it was written: "
-        "the rows are in the table that had the name before"
+        "what was written is in the table that had the name before"
     )
