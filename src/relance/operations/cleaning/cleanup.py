@@ -15,6 +15,7 @@ from relance.lance_errors import lance_errors
 from relance.operations.cleaning.policy import DEFAULT_AGE, CleanupPolicy, Version
 from relance.operations.context import Context
 from relance.operations.managed_versions import synchronise, version_keeper
+from relance.operations.targets import open_for_writing
 
 _NO_VERSION_IS_SO_OLD = timedelta(days=365 * 1000)
 
