@@ -42,3 +42,12 @@ def test_a_version_of_a_branch_has_none(managed: DirectoryNamespace, tmp_path: P
     call(managed, "alter_table_drop_columns", columns=["name"], branch="work")
     managed.list_table_versions({"id": ["t"]})
     assert version_rows(tmp_path, "t") == [1]
+
+
+def test_rows_and_files_stay_in_step(managed: DirectoryNamespace, tmp_path: Path) -> None:
+    call(managed, "update_table_schema_metadata", metadata={"a": "b"})
+    call(managed, "alter_table_drop_columns", columns=["name"])
+    listed = managed.list_table_versions({"id": ["t"]}).versions
+    assert [each.version for each in listed] == [1, 2, 3]
+    assert version_rows(tmp_path, "t") == [1, 2, 3]
+    assert managed.scrub() == []
