@@ -264,6 +264,8 @@ def test_dictionary_columns_of_several_fragments_fit_into_one_file(catalog: Dire
         ({"vector": {"single_vector": [1.0, 2.0, 3.0]}}, INVALID_INPUT),
         ({"vector": {"single_vector": [1.0, 0.0], "multi_vector": [[1.0, 0.0]]}}, INVALID_INPUT),
         ({"vector": {"multi_vector": [[1.0, 0.0], [1.0]]}}, INVALID_INPUT),
+        ({"vector": {"multi_vector": [[], []]}}, INVALID_INPUT),
+        ({"vector_column": "VECTOR", **NEAR_3}, INVALID_INPUT),
         ({"vector": {"multi_vector": [[1.0, 0.0], [2.0, 0.0]]}, "offset": 1}, INVALID_INPUT),
         ({"vector_column": "missing", **NEAR_3}, INVALID_INPUT),
         ({"vector_column": "id", **NEAR_3}, INVALID_INPUT),

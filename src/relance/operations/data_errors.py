@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from relance.config import StorageOptions
 from relance.errors import (
     ConcurrentModificationError,
+    InternalError,
     InvalidInputError,
     OutcomeUnknownError,
     RelanceError,
@@ -16,16 +17,20 @@ from relance.errors import (
     TableSchemaValidationError,
 )
 from relance.lance_errors import lance_errors
-from relance.storage.failures import first_line
+from relance.storage.failures import error_for_text, first_line
 
 _SCHEMA = re.compile(r"Append with different schema|contained null values even though")
 
 _INPUT = re.compile(
-    r"Invalid user input|Invalid argument error|Schema error|Cast error|Divide by zero"
+    r"Invalid user input|Invalid argument error|Schema error|LanceError\(Schema\)|Cast error|Divide by zero"
     r"|(Arithmetic|Compute) (error|overflow)|Parser error|Error during planning|InvalidInput"
     r"|does not exist in (the )?dataset schema|is not in the dataset"
+    r"|does not exist in schema|regex parse error|surrogates not allowed|not (yet )?implemented|Not supported"
     r"|Query vector|All query vectors|Nearest-K|[Nn]probes must|Refine factor|ef must"
 )
+
+_EXECUTION = re.compile(r"Execution error")
+"""An expression failed on a row, if it was not the store that failed."""
 
 _CONTENTION = re.compile(r"Too many concurrent writers|write contention", re.IGNORECASE)
 
@@ -47,7 +52,7 @@ def data_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
             yield
         except RelanceError:
             raise
-        except (TypeError, OverflowError) as cause:
+        except (TypeError, OverflowError, IndexError) as cause:
             raise InvalidInputError(f"{what}: {_plain(str(cause))}") from cause
         except (OSError, ValueError, RuntimeError) as cause:
             text = StorageOptions(options).redact(str(cause))
@@ -55,9 +60,15 @@ def data_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
                 raise TableSchemaValidationError(f"{what}: {_plain(text)}") from cause
             if _CONTENTION.search(text):
                 raise ConcurrentModificationError(f"{what}: {_plain(text)}") from cause
-            if _INPUT.search(text):
+            failed = _EXECUTION.search(text) and error_for_text(text, where=what) is None
+            if _INPUT.search(text) or failed:
                 raise InvalidInputError(f"{what}: {_plain(text)}") from cause
             raise
+        except BaseException as cause:
+            if type(cause).__name__ != "PanicException":
+                raise
+            # What Lance panics at, others survive: no reason to end a server over a request.
+            raise InternalError(f"{what}: Lance gave up: {_plain(str(cause))}") from cause
 
 
 @contextmanager

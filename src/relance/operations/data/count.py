@@ -5,6 +5,7 @@ from __future__ import annotations
 from lance_namespace import CountTableRowsRequest, CountTableRowsResponse
 
 from relance.operations.context import Context
+from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import open_for_reading
 
 
@@ -15,6 +16,7 @@ def count_table_rows(context: Context, request: CountTableRowsRequest) -> CountT
         TableNotFoundError, TableVersionNotFoundError, TableBranchNotFoundError: it is not there.
         InvalidInputError: the predicate cannot be used.
     """
+    check_expressions([request.predicate])
     target = open_for_reading(context, request.id, version=request.version, branch=request.branch)
     with target.errors():
         return CountTableRowsResponse(count=target.dataset.count_rows(request.predicate))

@@ -9,6 +9,7 @@ from lance_namespace import DeleteFromTableRequest, DeleteFromTableResponse
 
 from relance.errors import RelanceError
 from relance.operations.context import Context
+from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import Target, after_write, open_for_writing
 
 
@@ -24,6 +25,7 @@ def delete_from_table(context: Context, request: DeleteFromTableRequest) -> Dele
         ConcurrentModificationError: others kept changing the same rows.
         OutcomeUnknownError: the store gave no answer; it may have happened.
     """
+    check_expressions([request.predicate])
     target = open_for_writing(context, request.id, branch=request.branch)
     with target.commit_errors():
         counts = target.dataset.delete(request.predicate)

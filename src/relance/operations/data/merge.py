@@ -11,6 +11,7 @@ from lance_namespace import MergeInsertIntoTableRequest, MergeInsertIntoTableRes
 from relance.errors import InvalidInputError
 from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
+from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import after_write, open_for_writing
 
 _TIMEOUT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*")
@@ -41,6 +42,7 @@ def merge_insert_into_table(
     delete = bool(request.when_not_matched_by_source_delete) or delete_filter is not None
     if not (update or delete or request.when_not_matched_insert_all):
         raise InvalidInputError("merge_insert_into_table has nothing to do: ask for at least one clause")
+    check_expressions([update_filter, delete_filter])
     timeout = None if request.timeout is None else _parse_timeout(request.timeout)
     rows = read_stream(data)
     target = open_for_writing(context, request.id, branch=request.branch)

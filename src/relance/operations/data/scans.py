@@ -10,6 +10,7 @@ from lance_namespace import QueryTableRequest
 from lance_namespace_urllib3_client.models.query_table_request_columns import QueryTableRequestColumns
 
 from relance.errors import InvalidInputError
+from relance.operations.data.expressions import check_expressions
 from relance.operations.data.full_text import text_query
 
 _DEFAULT_NEIGHBOURS = 10
@@ -43,6 +44,8 @@ def scan_arguments(dataset: lance.LanceDataset, request: QueryTableRequest) -> d
     limit, offset = request.k, request.offset or 0
     if limit < 0 or limit + offset > _LARGEST:
         raise InvalidInputError(f"k {limit} and offset {offset} are no usable numbers of rows")
+    aliases = request.columns.column_aliases if request.columns is not None else None
+    check_expressions([request.filter, *(aliases or {}).values()])
     vector = _vector(request)
     searching = vector is not None or request.full_text_query is not None
     if vector is not None and request.full_text_query is not None:

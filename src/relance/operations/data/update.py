@@ -6,6 +6,7 @@ from lance_namespace import UpdateTableRequest, UpdateTableResponse
 
 from relance.errors import InvalidInputError, UnsupportedOperationError
 from relance.operations.context import Context
+from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import after_write, open_for_writing
 
 
@@ -22,6 +23,7 @@ def update_table(context: Context, request: UpdateTableRequest) -> UpdateTableRe
     if request.properties:
         raise UnsupportedOperationError("update_table changes rows only: it cannot set table properties")
     updates = _by_column(request.updates)
+    check_expressions([request.predicate, *updates.values()])
     target = open_for_writing(context, request.id, branch=request.branch)
     with target.commit_errors():
         counts = target.dataset.update(updates, where=request.predicate)

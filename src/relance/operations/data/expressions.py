@@ -1,0 +1,27 @@
+"""SQL of a request, checked for what Lance panics at or leaves out instead of refusing it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from relance.errors import InvalidInputError
+
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`")
+_PLACEHOLDER = re.compile(r"\?|\$\w+")
+_SECOND_STATEMENT = re.compile(r";\s*\S")
+
+
+def check_expressions(texts: Iterable[str | None]) -> None:
+    """Refuse placeholders, for which a request has no values, and anything after a semicolon.
+
+    Raises:
+        InvalidInputError: there is one.
+    """
+    for text in texts:
+        plain = _QUOTED.sub("''", text or "")
+        found = _PLACEHOLDER.search(plain)
+        if found is not None:
+            raise InvalidInputError(f"{found[0]!r} is a placeholder, for which there is no value: {text!r}")
+        if _SECOND_STATEMENT.search(plain):
+            raise InvalidInputError(f"an expression ends at the semicolon, this one goes on: {text!r}")
