@@ -15,6 +15,7 @@ from relance.errors import (
     RelanceError,
     TableNotFoundError,
 )
+from relance.identifiers import TableId
 from relance.operations.context import Context
 from relance.operations.data_errors import data_errors, write_errors
 from relance.operations.datasets import open_dataset
@@ -61,9 +62,7 @@ def open_for_reading(
     if is_main(branch):
         with suppress(PermissionDeniedError):  # who may only read sees what has its file
             settle(context, table_id)
-    found = visible_table(context, table_id)
-    dataset = open_dataset(context, found, version=version, branch=branch)
-    return Target(found, branch, dataset, context.lance_options())
+    return _open(context, table_id, version, branch)
 
 
 def open_for_writing(
@@ -78,6 +77,10 @@ def open_for_writing(
     table_id = table_id_of(context, parts)
     if is_main(branch):
         settle(context, table_id)  # a version that waits for its file comes before ours
+    return _open(context, table_id, version, branch)
+
+
+def _open(context: Context, table_id: TableId, version: int | None, branch: str | None) -> Target:
     found = visible_table(context, table_id)
     dataset = open_dataset(context, found, version=version, branch=branch)
     return Target(found, branch, dataset, context.lance_options())
