@@ -188,7 +188,7 @@ class Entry:
         told = self.settled()._with(_ANNOUNCED, encode(announcement.marker).decode())
         return told._with(_OVER, announcement.over)
 
-    def held(self, hold: Hold) -> Entry:
+    def with_hold(self, hold: Hold) -> Entry:
         return self._with(_HELD, f"{hold.token} {hold.until.isoformat()}")
 
     def settled(self) -> Entry:

@@ -142,13 +142,13 @@ class NameHold:
             if stored_state(read_marker(self.context.storage, name)) is State.MOVED:
                 # Another row leads to the directory since it was looked at.
                 raise ConcurrentModificationError(f"table id '{name}' was changed by another client")
-            return Change(added=(new_home_row(name).with_properties(self.properties).held(hold),))
+            return Change(added=(new_home_row(name).with_properties(self.properties).with_hold(hold),))
         if not live.has_own_directory:
             raise taken(self.table_id, live)
         facts = look_up(self.context.storage, name)
         if facts.holds_table and not facts.hidden:
             return Change()
-        return move(snapshot, live, live.restored(name).held(hold))
+        return move(snapshot, live, live.restored(name).with_hold(hold))
 
 
 def place_in_step(context: Context, table_id: TableId) -> Place:
