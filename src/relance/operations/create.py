@@ -8,8 +8,10 @@ from dataclasses import replace
 from lance_namespace import CreateTableRequest, CreateTableResponse
 
 from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
+from relance.identifiers import TableId
 from relance.lifecycle.states import State
 from relance.listing.lookup import TableFacts
+from relance.locations import table_directory
 from relance.manifest.entry import check_properties
 from relance.manifest.store import Manifest
 from relance.operations.announcing import announced_swap, finish, finishing
@@ -24,7 +26,7 @@ from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.places import left_behind, table_id_of
 from relance.operations.rename import make_way
 from relance.operations.requests import parse_mode, refuse_properties, with_options
-from relance.operations.rows.create import Created
+from relance.operations.rows.create import Created, directory_of_row
 from relance.operations.rows.create import create as create_row
 from relance.resolution import locate
 
@@ -47,9 +49,7 @@ def create_table(context: Context, request: CreateTableRequest, data: bytes) -> 
     properties = check_properties(request.properties)
     options = context.lance_options(request.storage_options)
     new = NewTable(table_id, read_stream(data), options, properties)
-    if mode is not CreateMode.CREATE or context.settings.table_version_management:
-        settle(context, table_id)
-    created = create(context, new, mode)
+    created = create_settled(context, new, mode)
     response = CreateTableResponse(
         location=context.location_of(created.directory),
         version=created.version,
@@ -58,14 +58,21 @@ def create_table(context: Context, request: CreateTableRequest, data: bytes) -> 
     return with_options(response, context.vended_options())
 
 
+def create_settled(context: Context, new: NewTable, mode: CreateMode) -> Created:
+    """Create the table after versions of it that wait for their files."""
+    if mode is not CreateMode.CREATE or context.settings.table_version_management:
+        settle(context, new.table_id)
+    return create(context, new, mode)
+
+
 @finishing
 def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
     """Create the table where its name, its row or its newest dropped generation says."""
     finish(context, new.table_id)
     if context.manifest is None:
         return Created(new.directory, _create_at_home(context, new, mode, over_visible=False), new.properties)
-    state = None if _is_elsewhere(context, context.manifest, new) else state_of_name(context, new.table_id)
-    if state is None or state.at_home is None or not _belongs_in_directory(state, state.at_home):
+    state = _state_at_home(context, context.manifest, new.table_id)
+    if state is None or state.at_home is None:
         make_way(context, new.table_id)
         return create_row(context, context.manifest, new, mode)
     new = _with_own_properties(new, mode, state.at_home)
@@ -74,6 +81,25 @@ def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
     over_visible = state.at_home.has_versions and not state.at_home.hidden
     version = _create_at_home(context, new, mode, over_visible=over_visible)
     return Created(new.directory, version, properties)
+
+
+@finishing
+def directory_for(context: Context, table_id: TableId) -> str | None:
+    """Return the directory in which a create or an overwrite puts the table, None for a new one."""
+    finish(context, table_id)
+    if context.manifest is None or _state_at_home(context, context.manifest, table_id) is not None:
+        return table_directory(table_id.name)
+    return directory_of_row(context.manifest, table_id)
+
+
+def _state_at_home(context: Context, manifest: Manifest, table_id: TableId) -> NameState | None:
+    """Return the state of a name whose table is, or is to be, in the directory of its name."""
+    if _is_elsewhere(context, manifest, table_id):
+        return None
+    state = state_of_name(context, table_id)
+    if state.at_home is None or not _belongs_in_directory(state, state.at_home):
+        return None
+    return state
 
 
 def _with_own_properties(new: NewTable, mode: CreateMode, facts: TableFacts) -> NewTable:
@@ -109,13 +135,13 @@ def _create_at_home(context: Context, new: NewTable, mode: CreateMode, *, over_v
     return version
 
 
-def _is_elsewhere(context: Context, manifest: Manifest, new: NewTable) -> bool:
+def _is_elsewhere(context: Context, manifest: Manifest, table_id: TableId) -> bool:
     """Tell from the manifest alone that the table is not, and is not to be, in the directory of its name."""
-    if new.table_id.namespace or context.settings.dir_listing:
-        return bool(new.table_id.namespace)
+    if table_id.namespace or context.settings.dir_listing:
+        return bool(table_id.namespace)
     snapshot = manifest.latest()
-    place = locate(snapshot, new.table_id, dir_listing=False)
-    return not place.in_directory and (place.entry is not None or left_behind(snapshot, new.table_id) is None)
+    place = locate(snapshot, table_id, dir_listing=False)
+    return not place.in_directory and (place.entry is not None or left_behind(snapshot, table_id) is None)
 
 
 def _belongs_in_directory(state: NameState, facts: TableFacts) -> bool:

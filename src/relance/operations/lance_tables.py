@@ -25,6 +25,8 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.lance_errors import lance_errors, open_at
+from relance.operations.new_table import WrittenData
+from relance.operations.written import fragments_of, require_written
 from relance.storage.protocol import ObjectStorage
 
 
@@ -46,6 +48,15 @@ class StagedData:
     commit: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What Lance is to commit."""
+
+    transaction: lance.Transaction
+    stable_row_ids: bool | None = None
+    """Only the first version of a table decides about it."""
+
+
 class LanceTables(Protocol):
     """Lance, as far as create, drop and undrop need it."""
 
@@ -57,9 +68,18 @@ class LanceTables(Protocol):
         """
 
     def stage(
-        self, directory: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
+        self,
+        directory: str,
+        data: pa.Table | WrittenData,
+        *,
+        token: str,
+        overwrite: bool,
+        options: StorageOptions,
     ) -> StagedData:
-        """Write data files, to be committed as version 1 or, with `overwrite`, over an existing table."""
+        """Write data files, to be committed as version 1 or, with `overwrite`, over an existing table.
+
+        Of data that is written already it makes sure that it is there.
+        """
 
     def commit(
         self, directory: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
@@ -105,8 +125,16 @@ class PylanceTables:
         return TableHead(int(dataset.version), dict(dataset.config()))
 
     def stage(
-        self, directory: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
+        self,
+        directory: str,
+        data: pa.Table | WrittenData,
+        *,
+        token: str,
+        overwrite: bool,
+        options: StorageOptions,
     ) -> StagedData:
+        if isinstance(data, WrittenData):
+            return self._adopt(directory, data, token=token, overwrite=overwrite)
         with lance_errors(f"table at '{directory}'", options):
             transaction = write_fragments(
                 data,
@@ -119,8 +147,24 @@ class PylanceTables:
         return StagedData(
             token=token,
             files=tuple(f"{directory}/data/{path}" for path in files),
-            commit=replace(transaction, uuid=token),
+            commit=Commit(replace(transaction, uuid=token)),
         )
+
+    def _adopt(self, directory: str, data: WrittenData, *, token: str, overwrite: bool) -> StagedData:
+        """Stage what is written; its files stay its writer's, so `discard` will not take them.
+
+        Raises:
+            ConcurrentModificationError: the table is in another directory, or the files are gone.
+        """
+        require_written(self._storage, directory, data)
+        head = self.head(directory) if overwrite else None
+        transaction = lance.Transaction(
+            read_version=head.version if head is not None else 0,
+            operation=lance.LanceOperation.Overwrite(data.schema, fragments_of(data)),
+            uuid=token,
+            transaction_properties=dict(data.marks),
+        )
+        return StagedData(token=token, files=(), commit=Commit(transaction, data.stable_row_ids))
 
     def commit(
         self, directory: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
@@ -129,7 +173,8 @@ class PylanceTables:
             with lance_errors(f"table at '{directory}'", options):
                 dataset = lance.LanceDataset.commit(
                     self._location(directory),
-                    staged.commit,
+                    staged.commit.transaction,
+                    enable_stable_row_ids=staged.commit.stable_row_ids if first else None,
                     # As the first: no retries, which would make it an overwrite of somebody's table.
                     max_retries=0 if first else 20,
                     commit_timeout=timeout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -21,11 +22,29 @@ class CreateMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenData:
+    """Data files that tasks have written into the table's directory, and no version mentions yet.
+
+    Whoever had them written removes them when no version comes of it; a create does not.
+    """
+
+    directory: str
+    schema: pa.Schema
+    fragments: tuple[str, ...]
+    """As JSON of Lance's fragment metadata."""
+    files: frozenset[str]
+    """Their names below the directory's data folder."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """Properties of the transaction, by which its version is found again."""
+    stable_row_ids: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NewTable:
     """What a create wants to write."""
 
     table_id: TableId
-    data: pa.Table
+    data: pa.Table | WrittenData
     options: StorageOptions
     properties: dict[str, str] = field(default_factory=dict)
 

@@ -11,6 +11,7 @@ from relance.errors import (
     OutcomeUnknownError,
     RelanceError,
 )
+from relance.identifiers import TableId
 from relance.lifecycle.marker_store import new_nonce
 from relance.lifecycle.states import State
 from relance.locations import VERSIONS_DIRECTORY
@@ -18,9 +19,15 @@ from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
 from relance.operations.lance_tables import is_settled
-from relance.operations.new_table import CreateMode, NewTable
+from relance.operations.new_table import CreateMode, NewTable, WrittenData
 from relance.operations.rows.declare import insert, settle_name
-from relance.operations.rows.lookups import new_directory, require_free, row_table, taken
+from relance.operations.rows.lookups import (
+    new_directory,
+    require_free,
+    require_namespace,
+    row_table,
+    taken,
+)
 from relance.operations.rows.revive import revive
 
 _ATTEMPTS = 5
@@ -76,6 +83,23 @@ def newest_dropped(snapshot: Snapshot, object_id: str) -> Entry | None:
     return max(found)[2] if found else None
 
 
+def directory_of_row(manifest: Manifest, table_id: TableId) -> str | None:
+    """Return where the table of a row is, or would be revived; None when it would get a new directory.
+
+    Raises:
+        NamespaceNotFoundError: the namespace does not exist.
+        TableAlreadyExistsError: something else has the name.
+    """
+    snapshot = manifest.latest()
+    entry = snapshot.get([str(table_id)]).get(str(table_id))
+    if entry is None:
+        require_namespace(snapshot, table_id.namespace)
+        entry = newest_dropped(snapshot, str(table_id))
+    elif entry.object_type != ObjectType.TABLE or not entry.is_visible:
+        raise taken(table_id, entry)
+    return None if entry is None else entry.location
+
+
 def _over(context: Context, manifest: Manifest, new: NewTable, mode: CreateMode, entry: Entry) -> Created:
     """Create over the row that has the name."""
     if entry.object_type != ObjectType.TABLE or not entry.is_visible or not entry.location:
@@ -126,14 +150,16 @@ def _moved(new: NewTable) -> ConcurrentModificationError:
 
 def _fresh(context: Context, manifest: Manifest, new: NewTable) -> Created:
     """Write the table where nobody knows it, then add the row that shows it, which only one creator can."""
-    directory = new_directory(new.table_id)
+    written = new.data if isinstance(new.data, WrittenData) else None
+    directory = new_directory(new.table_id) if written is None else written.directory
     try:
         _write_first(context, new, directory)
         insert(context, manifest, Entry(str(new.table_id), ObjectType.TABLE, directory, new.properties))
     except OutcomeUnknownError:
         raise  # the row may be there
     except RelanceError:
-        remove_unknown(context, directory)
+        if written is None:
+            remove_unknown(context, directory)
         raise
     return Created(directory, 1, new.properties)
 

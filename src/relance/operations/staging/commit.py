@@ -1,0 +1,177 @@
+"""Make one version of what the tasks of a write have written, or remove it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import lance
+
+from relance.errors import (
+    ConcurrentModificationError,
+    OutcomeUnknownError,
+    RelanceError,
+    TableAlreadyExistsError,
+)
+from relance.lance_errors import lance_errors, open_at
+from relance.operations.context import Context
+from relance.operations.create import create_settled
+from relance.operations.generations import state_of_name
+from relance.operations.new_table import CreateMode, NewTable, WrittenData
+from relance.operations.rows.create import remove_unknown
+from relance.operations.staging.plan import JOB_MARK, WriteMode, WritePlan
+from relance.operations.staging.tasks import has_planned_fields
+from relance.operations.targets import Target, after_write, open_for_writing
+from relance.operations.written import files_of, fragments_of, require_written
+
+_RETRIES = 20
+"""How often a commit is tried again after others that do not conflict with it."""
+
+
+def commit_write(
+    context: Context, plan: WritePlan, fragments: Sequence[str], *, marks: Mapping[str, str] | None = None
+) -> int:
+    """Commit what the tasks wrote, and return the version; files of a failed commit are removed.
+
+    `marks` become properties of the transaction.
+
+    Raises:
+        ConcurrentModificationError: the table was created, dropped, moved or changed by another client in
+            a way that does not go with it.
+        OutcomeUnknownError: the store gave no answer; the version may be there, so nothing is removed.
+    """
+    written = _written(plan, fragments, {**(marks or {}), JOB_MARK: plan.job})
+    try:
+        if plan.fields is not None:
+            return _append(context, plan, written)
+        return _create(context, plan, written)
+    except OutcomeUnknownError:
+        raise
+    except RelanceError:
+        with suppress(RelanceError):  # what failed first is what the caller is told
+            _remove_unless_landed(context, plan, written)
+        raise
+
+
+def abort_write(context: Context, plan: WritePlan, fragments: Sequence[str]) -> None:
+    """Remove what tasks wrote for a job of which no commit was tried."""
+    _remove(context, plan, _written(plan, fragments, {}))
+
+
+def landed_version(context: Context, plan: WritePlan) -> int | None:
+    """Return the version that the job has become, None if there is none."""
+    return find_marked(context, plan.directory, {JOB_MARK: plan.job}, after=plan.seen_version)
+
+
+def find_marked(context: Context, directory: str, marks: Mapping[str, str], *, after: int) -> int | None:
+    """Return the latest version after `after` whose transaction has these properties.
+
+    Raises:
+        TableVersionNotFoundError: one of the versions was cleaned up, so that nobody can tell.
+    """
+    head = context.tables.head(directory)
+    if head is None:
+        return None
+    options = context.lance_options()
+    with lance_errors(f"table at '{directory}'", options):
+        dataset = open_at(context.location_of(directory), options, directory)
+        for version in range(head.version, after, -1):
+            transaction = dataset.read_transaction(version)
+            found = (transaction.transaction_properties or {}) if transaction is not None else {}
+            if marks.items() <= found.items():
+                return version
+    return None
+
+
+def _written(plan: WritePlan, fragments: Sequence[str], marks: Mapping[str, str]) -> WrittenData:
+    return WrittenData(
+        directory=plan.directory,
+        schema=plan.schema,
+        fragments=tuple(fragments),
+        files=files_of(fragments),
+        marks=dict(marks),
+        stable_row_ids=plan.files.stable_row_ids,
+    )
+
+
+def _create(context: Context, plan: WritePlan, written: WrittenData) -> int:
+    """Create, revive or overwrite the table."""
+    mode = CreateMode.OVERWRITE if plan.mode is WriteMode.OVERWRITE else CreateMode.CREATE
+    try:
+        return create_settled(
+            context, NewTable(plan.table_id, written, plan.options, plan.properties), mode
+        ).version
+    except (TableAlreadyExistsError, ConcurrentModificationError):
+        if plan.mode is not WriteMode.APPEND or landed_version(context, plan) is not None:
+            raise
+        # Another job created it meanwhile: rows that were to be appended are, if they fit.
+        return _append_to_new(context, plan, written)
+
+
+def _append_to_new(context: Context, plan: WritePlan, written: WrittenData) -> int:
+    target = open_for_writing(context, plan.table_id.parts)
+    if target.found.directory != plan.directory or str(target.dataset.lance_schema) != _fields(written):
+        raise ConcurrentModificationError(
+            f"table id '{plan.table_id}' was created by another client meanwhile: write again, to append"
+        )
+    return _commit_append(context, plan, target, written, read_version=int(target.dataset.version))
+
+
+def _fields(written: WrittenData) -> str:
+    return str(lance.schema.LanceSchema.from_pyarrow(written.schema))
+
+
+def _append(context: Context, plan: WritePlan, written: WrittenData) -> int:
+    """Append to the table as it is now, if it is still the planned one.
+
+    With the same columns the latest version is as good as the planned one, which may be cleaned up by
+    now; else Lance compares what happened since that one.
+    """
+    target = open_for_writing(context, plan.table_id.parts)
+    same = has_planned_fields(plan, target.dataset)
+    read_version = int(target.dataset.version) if same else plan.seen_version
+    return _commit_append(context, plan, target, written, read_version=read_version)
+
+
+def _commit_append(
+    context: Context, plan: WritePlan, target: Target, written: WrittenData, *, read_version: int
+) -> int:
+    require_written(context.storage, target.found.directory, written)
+    operation = lance.LanceOperation.Append(fragments_of(written))
+    transaction = lance.Transaction(read_version, operation, transaction_properties=dict(written.marks))
+    try:
+        with target.commit_errors():
+            committed = lance.LanceDataset.commit(
+                target.dataset,
+                transaction,
+                max_retries=_RETRIES,
+                commit_timeout=context.timing.commit_timeout,
+            )
+        version = int(committed.version)
+    except RelanceError:
+        landed = landed_version(context, plan)
+        if landed is None:
+            raise
+        version = landed
+    after_write(context, target.found, None)
+    return version
+
+
+def _remove_unless_landed(context: Context, plan: WritePlan, written: WrittenData) -> None:
+    # A version in a directory of the job's own is no table unless a row leads there.
+    landed = _is_known(context, plan) if plan.is_private else landed_version(context, plan) is not None
+    if not landed:
+        _remove(context, plan, written)
+
+
+def _is_known(context: Context, plan: WritePlan) -> bool:
+    state = state_of_name(context, plan.table_id)
+    entries = (state.place.entry, *(each.entry for each in state.dropped))
+    return any(entry is not None and entry.location == plan.directory for entry in entries)
+
+
+def _remove(context: Context, plan: WritePlan, written: WrittenData) -> None:
+    if plan.is_private:
+        remove_unknown(context, plan.directory)
+    else:
+        context.storage.delete_many([f"{plan.directory}/data/{each}" for each in sorted(written.files)])

@@ -1,0 +1,203 @@
+"""What a distributed write is going to do, fixed before any task runs. Committing it is in commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import pyarrow as pa
+from lance_namespace import CreateNamespaceRequest
+
+from relance.config import StorageOptions
+from relance.errors import TableAlreadyExistsError, TableNotFoundError
+from relance.identifiers import TableId
+from relance.lance_errors import lance_errors
+from relance.lifecycle.marker_store import new_nonce
+from relance.lifecycle.states import State
+from relance.lifecycle.status import Exists, SoftDeleted
+from relance.listing.layout import flag_new_root
+from relance.listing.lookup import look_up
+from relance.listing.signs import sign_creating
+from relance.locations import table_directory
+from relance.manifest.entry import check_properties
+from relance.operations.context import Context
+from relance.operations.create import directory_for
+from relance.operations.directory.claims import busy
+from relance.operations.directory.declare import already_exists, refuse_occupied
+from relance.operations.namespaces import create_namespace
+from relance.operations.places import table_id_of, visible_table
+from relance.operations.requests import refuse_properties
+from relance.operations.rows.lookups import new_directory
+from relance.operations.status import table_status
+from relance.operations.targets import open_for_writing
+from relance.storage.probe import require_create_only
+
+JOB_MARK = "relance.job"
+"""The transaction property by which the version of a job is found again."""
+
+
+class WriteMode(StrEnum):
+    """What becomes of a table that is there."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    CREATE = "create"
+    """It must not be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How tasks write their files; None leaves it to Lance."""
+
+    max_rows_per_file: int | None = None
+    max_bytes_per_file: int | None = None
+    data_storage_version: str | None = None
+    stable_row_ids: bool | None = None
+    """Only the first version of a table decides about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """What a job asks for."""
+
+    parts: Sequence[str]
+    mode: WriteMode
+    schema_for: Callable[[pa.Schema | None], pa.Schema]
+    """Gives the schema of the files, from that of the table that is appended to, or None. May refuse."""
+    files: FileOptions = FileOptions()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    create_namespaces: bool = False
+    job: str | None = None
+    """Names the job; made up when it is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """What tasks and the commit need to know. It can be pickled."""
+
+    table_id: TableId
+    mode: WriteMode
+    directory: str
+    is_private: bool
+    """The directory was made up for this job: nobody else knows it."""
+    uri: str
+    options: StorageOptions
+    schema: pa.Schema
+    job: str
+    seen_version: int
+    """The table's latest version, 0 when it has none."""
+    fields: str | None
+    """Lance's fields of the table that is appended to, with their ids; None: its schema is replaced."""
+    files: FileOptions
+    properties: dict[str, str]
+
+
+def plan_write(context: Context, request: WriteRequest) -> WritePlan:
+    """Return the plan of a write, after everything that can be checked without the rows was checked.
+
+    Nothing is written but, for a new table in the directory of its name, the sign that a create began,
+    and namespaces that the request wants created.
+
+    Raises:
+        TableAlreadyExistsError: it exists and the mode is create.
+        TableNotFoundError: it is dropped and the mode is append: undrop it or overwrite it.
+        NamespaceNotFoundError: its namespace does not exist.
+        TableSchemaValidationError: the rows do not fit.
+    """
+    table_id = table_id_of(context, request.parts)
+    if context.manifest is None:
+        refuse_properties(dict(request.properties), what="a write")
+    status = table_status(context, table_id)
+    if isinstance(status, Exists):
+        if not visible_table(context, table_id).is_only_declared(context.storage):
+            return _plan_over(context, table_id, request)
+    elif isinstance(status, SoftDeleted) and request.mode is WriteMode.APPEND:
+        visible_table(context, table_id)  # says until when it can be undropped
+        raise TableNotFoundError(f"table id '{table_id}' was dropped")
+    return _plan_new(context, table_id, request)
+
+
+def _plan_over(context: Context, table_id: TableId, request: WriteRequest) -> WritePlan:
+    """Plan for a table that is there."""
+    target = open_for_writing(context, table_id.parts)
+    if request.mode is WriteMode.CREATE:
+        raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{target.found.directory}'")
+    appending = request.mode is WriteMode.APPEND
+    with lance_errors(f"table id '{table_id}'", target.options):
+        existing = target.dataset.schema if appending else None
+        fields = str(target.dataset.lance_schema) if appending else None
+    return _plan(
+        context,
+        table_id,
+        request,
+        directory=target.found.directory,
+        schema=request.schema_for(existing),
+        seen_version=int(target.dataset.version),
+        fields=fields,
+    )
+
+
+def _plan_new(context: Context, table_id: TableId, request: WriteRequest) -> WritePlan:
+    """Plan for a table that is not there, or declared, or dropped."""
+    schema = request.schema_for(None)
+    if request.create_namespaces:
+        _create_namespaces(context, table_id.namespace)
+    directory = directory_for(context, table_id)
+    if directory == table_directory(table_id.name) and not table_id.namespace:
+        _begin_at_home(context, table_id)
+    head = None if directory is None else context.tables.head(directory)
+    return _plan(
+        context,
+        table_id,
+        request,
+        directory=directory,
+        schema=schema,
+        seen_version=0 if head is None else head.version,
+        fields=None,
+    )
+
+
+def _begin_at_home(context: Context, table_id: TableId) -> None:
+    """Make sure that listings do not take the job's files for a table, and that the name can be had."""
+    facts = look_up(context.storage, table_id.name)
+    if facts.state in {State.DEREGISTERED, State.MOVED} or (facts.deregistered_inside and facts.holds_table):
+        raise already_exists(table_id, facts)
+    if facts.marker is not None and facts.state in {State.PURGING, State.REVIVING}:
+        raise busy(table_id.name, facts.marker.marker)
+    refuse_occupied(context, table_id)
+    require_create_only(context.storage, to_do="creating a table")
+    flag_new_root(context.storage)
+    sign_creating(context.storage, table_id.name)
+
+
+def _create_namespaces(context: Context, namespace: tuple[str, ...]) -> None:
+    for depth in range(1, len(namespace) + 1):
+        create_namespace(context, CreateNamespaceRequest(id=list(namespace[:depth]), mode="exist_ok"))
+
+
+def _plan(
+    context: Context,
+    table_id: TableId,
+    request: WriteRequest,
+    *,
+    directory: str | None,
+    schema: pa.Schema,
+    seen_version: int,
+    fields: str | None,
+) -> WritePlan:
+    place = directory or new_directory(table_id)
+    return WritePlan(
+        table_id=table_id,
+        mode=request.mode,
+        directory=place,
+        is_private=directory is None,
+        uri=context.location_of(place),
+        options=context.lance_options(),
+        schema=schema,
+        job=request.job or new_nonce(),
+        seen_version=seen_version,
+        fields=fields,
+        files=request.files,
+        properties=check_properties(dict(request.properties)),
+    )
