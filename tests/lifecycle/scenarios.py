@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -13,8 +14,10 @@ from lance_namespace import DeclareTableRequest
 from relance.config import StorageOptions, parse_properties
 from relance.errors import ConcurrentModificationError, RelanceError, TableAlreadyExistsError
 from relance.identifiers import TableId
+from relance.lifecycle.marker_store import new_nonce
 from relance.lifecycle.retention import Timing
 from relance.listing.layout import flag_new_root
+from relance.listing.signs import sign_creating
 from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, parse_root
 from relance.operations.context import Context
 from relance.operations.create import create
@@ -22,7 +25,7 @@ from relance.operations.declare import declare_table
 from relance.operations.deletion import PurgeOptions
 from relance.operations.directory.sweep import sweep_markers
 from relance.operations.drop import drop, undrop_table
-from relance.operations.new_table import CreateMode, NewTable
+from relance.operations.new_table import CreateMode, NewTable, WrittenData
 from relance.operations.purge import purge_table
 from relance.operations.scrub import scrub as run_scrub
 from relance.storage.connect import Connection
@@ -65,6 +68,23 @@ def creates(data: str) -> Step:
 
 def overwrites(data: str) -> Step:
     return f"{Verb.OVERWRITE}:{data}", lambda context: create(context, _new(data), CreateMode.OVERWRITE)
+
+
+def _written(context: Context, data: str, mode: CreateMode) -> Any:
+    """Do what a distributed write does: the files first, by others, and the table's state afterwards."""
+    sign_creating(context.storage, TABLE)
+    file = new_nonce()
+    context.storage.create(f"{TABLE}.lance/data/{file}", json.dumps(data).encode())
+    written = WrittenData(f"{TABLE}.lance", data, (), frozenset({file}))
+    return create(context, NewTable(TABLE_ID, written, StorageOptions()), mode)
+
+
+def creates_of_files(data: str) -> Step:
+    return f"{Verb.CREATE}:{data}", lambda context: _written(context, data, CreateMode.CREATE)
+
+
+def overwrites_of_files(data: str) -> Step:
+    return f"{Verb.OVERWRITE}:{data}", lambda context: _written(context, data, CreateMode.OVERWRITE)
 
 
 def declares() -> Step:

@@ -16,6 +16,7 @@ from tests.lifecycle.scenarios import (
     LONG,
     Step,
     creates,
+    creates_of_files,
     declares,
     drops,
     make_scenario,
@@ -33,6 +34,7 @@ from relance.operations.context import Context
 from relance.operations.directory import claims, create, declare, drop, overwrite, purge, sweep
 from relance.storage.probe import Capabilities
 from relance.storage.protocol import ObjectStorage
+from relance.testing import model_tables
 from relance.testing.explorer import Budget, Exploration
 
 LIVE: Sequence[Step] = (creates("a"),)
@@ -149,4 +151,10 @@ def test_without_its_announcement_an_overwrite_commits_files_that_a_purge_took()
 def test_without_the_wait_a_purge_takes_files_that_an_overwrite_is_committing() -> None:
     with mock.patch.object(purge, "writers_are_gone", return_value=True):
         result = _explore([[overwrites("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE)
+    assert result.violation is not None
+
+
+def test_without_looking_for_written_files_a_table_is_shown_whose_data_a_purge_took() -> None:
+    with mock.patch.object(model_tables, "require_written"):
+        result = _explore([[creates_of_files("b")], [purges()]], Budget(), start=DROPPED)
     assert result.violation is not None

@@ -16,6 +16,8 @@ from relance.config import StorageOptions
 from relance.errors import InternalError, KeyExistsError, KeyNotFoundError, OutcomeUnknownError
 from relance.listing.manifest_files import NamingScheme, list_manifests, manifest_key
 from relance.operations.lance_tables import StagedData, TableHead
+from relance.operations.new_table import WrittenData
+from relance.operations.written import require_written
 from relance.storage.protocol import ObjectStorage
 
 
@@ -35,7 +37,7 @@ def read_version(storage: ObjectStorage, key: str) -> ModelVersion:
 
 
 class ModelTables:
-    """Lance, reduced to its requests. Data is any JSON value."""
+    """Lance, reduced to its requests. Data is any JSON value; of written data, the schema is that."""
 
     def __init__(self, storage: ObjectStorage, clock: Clock) -> None:
         self._storage = storage
@@ -48,12 +50,20 @@ class ModelTables:
     def stage(
         self, directory: str, data: Any, *, token: str, overwrite: bool, options: StorageOptions
     ) -> StagedData:
+        if isinstance(data, WrittenData):
+            return self._adopt(directory, data, token)
         if not overwrite and list_manifests(self._storage, directory, None):
             raise InternalError("dataset already exists")
         file = f"{directory}/data/{token}"
         self._storage.create(file, json.dumps(data).encode())
         manifest = {"token": token, "data": data, "files": [file]}
         return StagedData(token, (file,), json.dumps(manifest).encode())
+
+    def _adopt(self, directory: str, data: WrittenData, token: str) -> StagedData:
+        require_written(self._storage, directory, data)
+        files = [f"{directory}/data/{each}" for each in sorted(data.files)]
+        manifest = {"token": token, "data": data.schema, "files": files}
+        return StagedData(token, (), json.dumps(manifest).encode())
 
     def commit(
         self, directory: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions

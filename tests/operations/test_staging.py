@@ -1,0 +1,244 @@
+"""Distributed writes: files first, by tasks, then one version through the catalog."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from relance import DirectoryNamespace
+from relance.clock import SystemClock
+from relance.config import parse_properties
+from relance.errors import (
+    ConcurrentModificationError,
+    NamespaceNotFoundError,
+    OutcomeUnknownError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from relance.lifecycle.status import Exists
+from relance.operations.context import Context, open_context
+from relance.operations.staging import commit
+from relance.operations.staging.commit import abort_write, commit_write, landed_version
+from relance.operations.staging.plan import FileOptions, WriteMode, WritePlan, WriteRequest, plan_write
+from relance.operations.staging.tasks import write_batches
+
+ROWS = pa.table({"a": [1, 2, 3]})
+MODES = {
+    "directories": {"manifest_enabled": "false"},
+    "both": {},
+    "manifest": {"dir_listing_enabled": "false"},
+}
+
+
+class Lake:
+    """A catalog and the table that a test writes, with two tasks for each job."""
+
+    def __init__(self, properties: dict[str, str], table: list[str]) -> None:
+        self.table = table
+        self.catalog = DirectoryNamespace(**properties)
+        self.context: Context = open_context(parse_properties(properties), SystemClock())
+        if len(table) > 1:
+            self.catalog.create_namespace({"id": table[:-1]})
+
+    def write(
+        self, mode: WriteMode, rows: pa.Table = ROWS, files: FileOptions | None = None
+    ) -> tuple[WritePlan, list[str]]:
+        plan = plan_write(
+            self.context, WriteRequest(self.table, mode, lambda _: rows.schema, files or FileOptions())
+        )
+        plan = pickle.loads(pickle.dumps(plan))
+        return plan, [each for _ in range(2) for each in write_batches(plan, rows.to_batches())]
+
+    def commit(self, mode: WriteMode, rows: pa.Table = ROWS) -> int:
+        return commit_write(self.context, *self.write(mode, rows))
+
+    def count(self) -> int:
+        return int(self.catalog.count_table_rows({"id": self.table}).count)
+
+    def files(self) -> set[str]:
+        root = Path(self.context.root.uri)
+        found = {str(each) for each in root.rglob("*.lance") if each.is_file()}
+        return {each for each in found if "__manifest" not in each}
+
+
+@pytest.fixture(
+    params=[
+        *(pytest.param((mode, ["t"]), id=mode) for mode in MODES),
+        pytest.param(("both", ["ns", "t"]), id="namespace"),
+    ]
+)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    mode, table = request.param
+    return Lake({"root": str(tmp_path / "lake"), **MODES[mode]}, table)
+
+
+def test_a_table_appears_with_all_rows_at_the_commit_and_not_before(lake: Lake) -> None:
+    plan, fragments = lake.write(WriteMode.CREATE)
+    assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == []
+    with pytest.raises(TableNotFoundError):
+        lake.count()
+    assert landed_version(lake.context, plan) is None
+    assert commit_write(lake.context, plan, fragments) == 1
+    assert (lake.count(), landed_version(lake.context, plan)) == (6, 1)
+    assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == ["t"]
+    with pytest.raises(TableAlreadyExistsError):
+        lake.write(WriteMode.CREATE)
+
+
+def test_appends_that_were_planned_at_once_both_land(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    first, second = lake.write(WriteMode.APPEND), lake.write(WriteMode.APPEND)
+    assert [commit_write(lake.context, *each) for each in (first, second)] == [2, 3]
+    assert lake.count() == 18
+
+
+def test_an_append_after_an_overwrite_of_the_same_columns_comes_after_it(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    append = lake.write(WriteMode.APPEND)
+    lake.commit(WriteMode.OVERWRITE, ROWS.slice(0, 1))
+    commit_write(lake.context, *append)
+    assert lake.count() == 2 + 6
+
+
+def test_an_append_to_columns_that_are_gone_is_refused_and_leaves_no_file(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    append = lake.write(WriteMode.APPEND)
+    lake.commit(WriteMode.OVERWRITE, pa.table({"b": ["x"]}))
+    before = lake.files()
+    with pytest.raises(ConcurrentModificationError):
+        commit_write(lake.context, *append)
+    assert lake.files() < before
+    assert lake.count() == 2
+
+
+def test_an_append_lands_although_the_planned_version_was_cleaned_up(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    plan, fragments = lake.write(WriteMode.APPEND)
+    lake.commit(WriteMode.APPEND)
+    lance.dataset(plan.uri).cleanup_old_versions(retain_versions=1)
+    assert commit_write(lake.context, plan, fragments) == 3
+    assert lake.count() == 18
+
+
+def test_an_append_to_a_table_with_a_new_column_lands(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    plan, fragments = lake.write(WriteMode.APPEND)
+    lance.dataset(plan.uri).add_columns({"more": "a * 2"})
+    late = write_batches(plan, ROWS.to_batches())
+    commit_write(lake.context, plan, [*fragments, *late])
+    assert lake.count() == 15
+    assert lance.dataset(plan.uri).to_table().column("more").null_count == 9
+
+
+def test_overwriting_a_dropped_table_revives_it_with_its_history(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    lake.catalog.drop_table({"id": lake.table})
+    with pytest.raises(TableNotFoundError, match="undrop"):
+        lake.write(WriteMode.APPEND)
+    plan, fragments = lake.write(WriteMode.OVERWRITE, ROWS.slice(0, 1))
+    assert commit_write(lake.context, plan, fragments) == 2
+    assert lake.catalog.table_status(lake.table) == Exists(tuple(lake.table))
+    assert (lake.count(), lance.dataset(plan.uri, version=1).count_rows()) == (2, 6)
+
+
+def test_a_drop_before_the_commit_stops_an_append_and_its_files_go(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    before = lake.files()
+    append = lake.write(WriteMode.APPEND)
+    lake.catalog.drop_table({"id": lake.table})
+    with pytest.raises(TableNotFoundError):
+        commit_write(lake.context, *append)
+    assert lake.files() == before
+
+
+def test_files_that_a_purge_took_are_never_committed(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    lake.catalog.drop_table({"id": lake.table})
+    overwrite = lake.write(WriteMode.OVERWRITE)
+    lake.catalog.purge_table(lake.table, force=True)
+    with pytest.raises(ConcurrentModificationError):
+        commit_write(lake.context, *overwrite)
+    assert not isinstance(lake.catalog.table_status(lake.table), Exists)
+    assert lake.commit(WriteMode.APPEND) == 1
+    assert lake.count() == 6
+
+
+def test_of_two_jobs_that_create_by_appending_none_loses_rows_in_silence(lake: Lake) -> None:
+    first, second = lake.write(WriteMode.APPEND), lake.write(WriteMode.APPEND)
+    assert commit_write(lake.context, *first) == 1
+    if first[0].directory == second[0].directory:
+        assert commit_write(lake.context, *second) == 2
+        assert lake.count() == 12
+    else:
+        with pytest.raises(ConcurrentModificationError, match="write again"):
+            commit_write(lake.context, *second)
+        assert lake.count() == 6
+        assert not any(second[0].directory in each for each in lake.files())
+
+
+def test_an_aborted_job_leaves_no_file_and_no_table(lake: Lake) -> None:
+    abort_write(lake.context, *lake.write(WriteMode.CREATE))
+    assert lake.files() == set()
+    assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == []
+    assert lake.commit(WriteMode.CREATE) == 1
+
+
+def test_a_job_killed_before_its_commit_does_not_stand_in_the_way(lake: Lake) -> None:
+    lake.write(WriteMode.CREATE)
+    assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == []
+    assert lake.commit(WriteMode.CREATE) == 1
+    assert lake.count() == 6
+
+
+def test_no_rows_give_an_empty_table(lake: Lake) -> None:
+    plan = plan_write(lake.context, WriteRequest(lake.table, WriteMode.CREATE, lambda _: ROWS.schema))
+    assert write_batches(plan, []) == ()
+    assert commit_write(lake.context, plan, ()) == 1
+    assert lake.count() == 0
+
+
+def test_a_declared_table_is_created_by_an_append(lake: Lake) -> None:
+    lake.catalog.declare_table({"id": lake.table})
+    assert lake.commit(WriteMode.APPEND) == 1
+    assert lake.count() == 6
+
+
+def test_stable_row_ids_and_the_size_of_files_are_as_asked(lake: Lake) -> None:
+    plan, fragments = lake.write(
+        WriteMode.CREATE, files=FileOptions(max_rows_per_file=2, stable_row_ids=True)
+    )
+    commit_write(lake.context, plan, fragments)
+    dataset = lance.dataset(plan.uri)
+    assert dataset.has_stable_row_ids
+    assert [each.physical_rows for each in dataset.get_fragments()] == [2, 1, 2, 1]
+
+
+def test_after_a_lost_answer_nothing_is_removed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.commit(WriteMode.CREATE)
+    plan, fragments = lake.write(WriteMode.APPEND)
+    before = lake.files()
+
+    def lost(*_: object, **__: object) -> int:
+        raise OutcomeUnknownError("no answer")
+
+    monkeypatch.setattr(commit, "_append", lost)
+    with pytest.raises(OutcomeUnknownError):
+        commit_write(lake.context, plan, fragments)
+    assert lake.files() == before
+
+
+def test_a_missing_namespace_is_an_error_unless_it_is_to_be_created(tmp_path: Path) -> None:
+    context = open_context(parse_properties({"root": os.fspath(tmp_path)}), SystemClock())
+    request = WriteRequest(["a", "b", "t"], WriteMode.CREATE, lambda _: ROWS.schema)
+    with pytest.raises(NamespaceNotFoundError):
+        plan_write(context, request)
+    with_namespaces = WriteRequest(
+        ["a", "b", "t"], WriteMode.CREATE, lambda _: ROWS.schema, create_namespaces=True
+    )
+    plan = plan_write(context, with_namespaces)
+    assert commit_write(context, plan, write_batches(plan, ROWS.to_batches())) == 1
