@@ -40,7 +40,7 @@ class Lake:
 
     def __init__(self, properties: dict[str, str], table: list[str]) -> None:
         self.table = table
-        self.catalog = DirectoryNamespace(**properties)
+        self.catalog = DirectoryNamespace(clock=None, **properties)
         self.context: Context = open_context(parse_properties(properties), SystemClock())
         if len(table) > 1:
             self.catalog.create_namespace({"id": table[:-1]})
@@ -58,7 +58,7 @@ class Lake:
         return commit_write(self.context, *self.write(mode, rows))
 
     def count(self) -> int:
-        return int(self.catalog.count_table_rows({"id": self.table}).count)
+        return self.catalog.count_table_rows({"id": self.table}).count or 0
 
     def files(self) -> set[str]:
         root = Path(self.context.root.uri)
