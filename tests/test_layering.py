@@ -64,6 +64,9 @@ PURE = {
     "operations.table.index_types",
     "operations.table.refs",
     "operations.arrow_json",
+    "spark.address",
+    "spark.option_values",
+    "spark.options",
 }
 IMPURE = {
     "lance",

@@ -1,0 +1,1 @@
+"""Spark: read, write and stream the tables of a catalog."""
