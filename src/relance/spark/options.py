@@ -52,7 +52,7 @@ WRITE_OPTIONS: dict[str, str] = {
     "data_storage_version": "The version of Lance's file format for a new table.",
     "stable_row_ids": "Give the rows of a new table ids that survive compaction (default false).",
     "properties": "Properties of a new table: a JSON object of texts.",
-    "job": "A token for this write; one that has landed is not written again.",
+    "job": "A name for this write, kept as `relance.job` in the properties of its transaction.",
 }
 """What a write takes, with its meaning."""
 
