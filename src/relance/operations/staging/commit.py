@@ -12,6 +12,7 @@ from relance.errors import (
     OutcomeUnknownError,
     RelanceError,
     TableAlreadyExistsError,
+    TableVersionNotFoundError,
 )
 from relance.lance_errors import lance_errors, open_at
 from relance.operations.context import Context
@@ -76,11 +77,19 @@ def find_marked(context: Context, directory: str, marks: Mapping[str, str], *, a
     with lance_errors(f"table at '{directory}'", options):
         dataset = open_at(context.location_of(directory), options, directory)
         for version in range(head.version, after, -1):
-            transaction = dataset.read_transaction(version)
-            found = (transaction.transaction_properties or {}) if transaction is not None else {}
-            if marks.items() <= found.items():
+            if marks.items() <= _marks_of(dataset, version).items():
                 return version
     return None
+
+
+def _marks_of(dataset: lance.LanceDataset, version: int) -> dict[str, str]:
+    try:
+        transaction = dataset.read_transaction(version)
+    except OSError as cause:
+        if "was not found" in str(cause):
+            raise TableVersionNotFoundError(f"version {version} was cleaned up") from cause
+        raise
+    return {} if transaction is None else transaction.transaction_properties or {}
 
 
 def _written(plan: WritePlan, fragments: Sequence[str], marks: Mapping[str, str]) -> WrittenData:
