@@ -43,15 +43,20 @@ def open_dataset(
         if branch is not None and branch != "main":
             if branch not in dataset.branches.list():
                 raise TableBranchNotFoundError(f"branch '{branch}' of {where}")
-            return _checkout(dataset, (branch, version), f"version {version} of branch '{branch}' of {where}")
+            return checkout(dataset, (branch, version), f"version {version} of branch '{branch}' of {where}")
         if version is not None:
-            return _checkout(dataset, version, f"version {version} of {where}")
+            return checkout(dataset, version, f"version {version} of {where}")
         return dataset
 
 
-def _checkout(
+def checkout(
     dataset: lance.LanceDataset, target: int | tuple[str, int | None], what: str
 ) -> lance.LanceDataset:
+    """Return the dataset at another version or branch; `what` names it.
+
+    Raises:
+        TableVersionNotFoundError: it is not there.
+    """
     try:
         return dataset.checkout_version(target)
     except OverflowError as cause:
