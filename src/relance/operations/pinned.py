@@ -95,8 +95,8 @@ def pin_path(uri: str, storage_options: tuple[tuple[str, str], ...], moment: Mom
             return PinnedTable(uri, uri, int(tag["version"]), branch, storage_options)
         if branch is not None and branch not in dataset.branches.list():
             raise InvalidInputError(f"the dataset at '{uri}' has no branch '{branch}'")
-        if branch is not None or moment.version is not None:
-            wanted = moment.version if branch is None else (branch, moment.version)
+        wanted = moment.version if branch is None else (branch, moment.version)
+        if wanted is not None:
             dataset = checkout(dataset, wanted, f"version {moment.version} of '{uri}'")
         version = int(dataset.version)
         if moment.timestamp is not None:
