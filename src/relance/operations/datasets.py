@@ -52,7 +52,7 @@ def open_dataset(
 def checkout(
     dataset: lance.LanceDataset, target: int | tuple[str, int | None], what: str
 ) -> lance.LanceDataset:
-    """Return the dataset at another version, which messages call `what`.
+    """Return the dataset at another version or branch; `what` names it.
 
     Raises:
         TableVersionNotFoundError: it is not there.

@@ -1,1 +1,1 @@
-"""Spark: read, write and stream the tables of a catalog."""
+"""Spark reads and writes tables of the catalog."""

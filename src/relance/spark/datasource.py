@@ -1,0 +1,38 @@
+"""The data source that Spark knows by the name `lance`; each method hands over to its module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from relance.operations.pinned import PinnedTable
+from relance.spark.options import Use, parse_read_options
+from relance.spark.reader import LanceReader, pin, schema_of
+
+
+class LanceSource(DataSource):
+    """Tables of a catalog, and Lance datasets, as Spark tables."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._pinned: PinnedTable | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "lance"
+
+    def __repr__(self) -> str:
+        return f"LanceSource({self.options.get('path')!r})"  # other options may be secrets
+
+    def schema(self) -> StructType:
+        """Return the schema of the table, and keep to the version that has it."""
+        options = parse_read_options(self.options, use=Use.SCHEMA)
+        # Spark pickles this instance after the call: the version that was shown is the one that is read.
+        self._pinned = pin(options)
+        return schema_of(self._pinned, options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_read_options(self.options)
+        return LanceReader(self._pinned or pin(options), options, schema)
