@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as sql
+from pyspark.sql.pandas.types import to_arrow_schema
 from tests.spark.type_samples import MONEY, PRICE, SAMPLES, Sample
 
 from relance.errors import TableColumnNotFoundError, TableSchemaValidationError
@@ -25,8 +26,6 @@ def _batch(array: pa.Array, *, nullable: bool = True) -> pa.RecordBatch:
 
 def _from_spark(schema: pa.Schema, zone: str = "America/New_York") -> pa.Schema:
     """Return the schema that batches have when Spark sends them to a writer."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     return to_arrow_schema(spark_schema(schema), timezone=zone)
 
 
@@ -285,8 +284,6 @@ def test_a_thousand_columns_are_cast_and_the_plan_can_be_pickled() -> None:
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 def test_blobs_are_read_as_binary_and_appended(tmp_path: Any, version: str, nested: bool) -> None:
     blob = pa.field("b", pa.large_binary(), metadata={BLOB_KEY: "true"})
-    if nested and version == "2.1":
-        pytest.skip("Lance has no blobs inside structs before 2.2")
     field = pa.field("s", pa.struct([blob])) if nested else blob
     rows: list[Any] = [{"b": b"abc"}, {"b": None}, {"b": b""}]
     rows = [{"s": row} for row in rows] if nested else rows

@@ -145,6 +145,11 @@ def test_a_name_that_lance_does_not_take_is_refused(name: str) -> None:
         lance_schema(_one(sql.LongType(), name), vectors={})
 
 
+def test_inside_structs_lance_takes_any_name() -> None:
+    part = sql.StructType([sql.StructField(name, sql.LongType()) for name in ("a.b", "", "a`b", "_rowid")])
+    assert spark_schema(lance_schema(_one(part), vectors={})) == _one(part)
+
+
 def test_a_name_that_comes_twice_is_refused() -> None:
     with pytest.raises(TableSchemaValidationError, match=r"column 'id' is there twice"):
         lance_schema(sql.StructType().add("id", "long").add("id", "string"), vectors={})
