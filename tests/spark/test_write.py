@@ -21,7 +21,7 @@ from relance.errors import (
     TableSchemaValidationError,
     UnsupportedOperationError,
 )
-from relance.spark.errors import spark_errors
+from relance.spark.errors import typed_errors
 
 ID = ["prod", "events"]
 
@@ -79,9 +79,9 @@ class TestModes:
         with pytest.raises(PySparkException, match="errorifexists") as refused:
             rows(spark, 4).write.format("lance").option("root", root).save("t")
         assert counted(catalog, ["t"]) == 4
-        with pytest.raises(UnsupportedOperationError, match="relance.spark.save"), spark_errors():
+        with pytest.raises(UnsupportedOperationError, match="relance.spark.save"), typed_errors():
             raise refused.value
-        with pytest.raises(TableAlreadyExistsError), spark_errors():
+        with pytest.raises(TableAlreadyExistsError), typed_errors():
             rows(spark, 4).write.format("lance").mode("append").options(root=root, if_exists="error").save("t")
 
     def test_overwriting_a_dropped_table_revives_it_and_appending_says_undrop(
@@ -101,7 +101,7 @@ class TestModes:
         path = f"{root}/plain.lance"
         rows(spark, 4).write.format("lance").mode("append").save(path)
         assert spark.read.format("lance").load(path).count() == 4
-        with pytest.raises(UnsupportedOperationError), spark_errors():
+        with pytest.raises(UnsupportedOperationError), typed_errors():
             rows(spark, 4).write.format("lance").mode("append").save(f"{root}/elsewhere")
 
 
@@ -203,7 +203,7 @@ class TestOptions:
     def test_an_unknown_option_is_refused_with_the_nearest_name(self, spark: SparkSession, root: str) -> None:
         relance.spark.register(spark)
         writer = rows(spark, 1).write.format("lance").mode("append").option("root", root)
-        with pytest.raises(InvalidInputError, match="max_rows_per_file"), spark_errors():
+        with pytest.raises(InvalidInputError, match="max_rows_per_file"), typed_errors():
             writer.option("max_row_per_file", 3).save("t")
         assert not Path(root).exists()
 

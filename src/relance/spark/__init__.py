@@ -1,1 +1,7 @@
-"""Spark reads and writes tables of the catalog."""
+"""Spark: read, write and stream the tables of a catalog."""
+
+from relance.spark.registration import register
+from relance.spark.save import Saved, SaveMode, save
+from relance.spark.table import table
+
+__all__ = ["SaveMode", "Saved", "register", "save", "table"]

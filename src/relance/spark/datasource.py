@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from relance.operations.pinned import PinnedTable
-from relance.spark.options import Use, parse_read_options
+from relance.spark.options import Use, parse_read_options, parse_write_options
 from relance.spark.reader import LanceReader, pin, schema_of
+from relance.spark.writer import LanceWriter
 
 
 class LanceSource(DataSource):
@@ -36,3 +37,6 @@ class LanceSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_read_options(self.options)
         return LanceReader(self._pinned or pin(options), options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return LanceWriter(parse_write_options(self.options), schema, overwrite=overwrite)

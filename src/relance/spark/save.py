@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,10 +20,10 @@ from relance.operations.staging.commit import find_marked
 from relance.operations.staging.plan import JOB_MARK
 from relance.operations.status import table_status
 from relance.spark.address import CatalogAddress
-from relance.spark.errors import spark_errors
+from relance.spark.errors import typed_errors
 from relance.spark.options import parse_write_options
-from relance.spark.registration import registered
-from relance.spark.table import load_options
+from relance.spark.registration import DEFAULT_NAME, ensure_registered
+from relance.spark.table import address_options
 from relance.spark.writer import catalog_address, open_catalog
 
 
@@ -54,7 +55,7 @@ def save(
     id: str | Sequence[str],
     *,
     mode: str | SaveMode = SaveMode.ERROR,
-    root: str | None = None,
+    root: str | os.PathLike[str] | None = None,
     properties: Mapping[str, str] | None = None,
     create_namespaces: bool = False,
     vectors: Mapping[str, int] | None = None,
@@ -63,6 +64,7 @@ def save(
     max_bytes_per_file: int | str | None = None,
     data_storage_version: str | None = None,
     stable_row_ids: bool | None = None,
+    source: str = DEFAULT_NAME,
 ) -> Saved:
     """Write the rows as one version of a table: all of them, once, or none.
 
@@ -78,7 +80,8 @@ def save(
         ConcurrentModificationError: another client changed the table in a way that does not go with it.
     """
     chosen = _mode(mode)
-    options = load_options(df.sparkSession, id, root=root, properties=properties)
+    ensure_registered(df.sparkSession, source)
+    options = address_options(df.sparkSession, id, root=root, properties=properties)
     given = {
         "create_namespaces": create_namespaces or None,
         "vectors": json.dumps(dict(vectors)) if vectors else None,
@@ -96,7 +99,7 @@ def save(
     if chosen is SaveMode.IGNORE and (there := _version_there(context, address)) is not None:
         return Saved(address.parts, there, written=False)
     try:
-        _write(df, chosen, options)
+        _write(df, source, chosen, options)
     except TableAlreadyExistsError:
         there = _version_there(context, address)
         if chosen is not SaveMode.IGNORE or there is None:
@@ -105,15 +108,15 @@ def save(
     return Saved(address.parts, _made(context, address, options["job"]))
 
 
-def _write(df: DataFrame, mode: SaveMode, options: Mapping[str, str]) -> None:
-    source = registered(df.sparkSession)
+def _write(df: DataFrame, source: str, mode: SaveMode, options: Mapping[str, str]) -> None:
     plain = "overwrite" if mode is SaveMode.OVERWRITE else "append"
-    with spark_errors():
+    with typed_errors():
         df.write.format(source).mode(plain).options(**options).save()
 
 
 def _mode(text: str | SaveMode) -> SaveMode:
-    return parse_mode("error" if text in {"errorifexists", "default"} else text, SaveMode, default=SaveMode.ERROR)
+    spark_name = "error" if text in {"errorifexists", "default"} else text
+    return parse_mode(spark_name, SaveMode, default=SaveMode.ERROR)
 
 
 def _text(value: object) -> str:

@@ -49,7 +49,7 @@ def table(
         InvalidInputError: an option cannot be used.
         UnsupportedOperationError: Spark cannot read the type of a column.
     """
-    text = id if isinstance(id, str) else format_id(id)
+    address = address_options(spark, id, root=root, properties=properties)
     ensure_registered(spark, source)
     options: dict[str, object | None] = {
         "columns": None if columns is None else json.dumps(_names(columns)),
@@ -66,17 +66,34 @@ def table(
         "split_bytes": split_bytes,
         "parallelism": _parallelism(spark),
     }
-    catalog = {**(properties or {})} if "/" in text else catalog_properties(spark, root, properties)
-    if "/" in text and root is not None:
-        raise InvalidInputError(f"{text!r} is a path: leave out root, or give the id of a table")
-    reader = spark.read.format(source).options(**catalog)
+    reader = spark.read.format(source).options(**address)
     for name, value in options.items():
         if value is not None:
             reader = reader.option(name, str(value))
     with typed_errors():
-        frame = reader.load(text)
+        frame = reader.load()
         _ = frame.schema  # a Connect session looks for the table only when it is asked
     return frame
+
+
+def address_options(
+    spark: SparkSession,
+    id: str | Sequence[str],
+    *,
+    root: str | os.PathLike[str] | None,
+    properties: Mapping[str, str] | None,
+) -> dict[str, str]:
+    """Return the options that say which table is meant, and where the catalog is that knows it.
+
+    Raises:
+        InvalidInputError: both a root and a path are given.
+    """
+    text = id if isinstance(id, str) else format_id(id)
+    if "/" not in text:
+        return {"path": text, **catalog_properties(spark, root, properties)}
+    if root is not None:
+        raise InvalidInputError(f"{text!r} is a path: leave out root, or give the id of a table")
+    return {"path": text, **(properties or {})}
 
 
 def _names(columns: Sequence[str]) -> list[str]:

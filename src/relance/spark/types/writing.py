@@ -125,10 +125,10 @@ def _check_names(names: Sequence[str], *, top: bool, path: str) -> None:
         if name in seen:
             raise TableSchemaValidationError(f"column '{where}' is there twice; rename one of them")
         seen.add(name)
-        if not name or "`" in name or (top and "." in name):
+        if top and (not name or "`" in name or "." in name):
             raise TableSchemaValidationError(
-                f"column '{where}': Lance takes no empty names and no names with a backtick or, outside "
-                "structs, a dot; rename it with withColumnRenamed"
+                f"column '{where}': outside structs Lance takes no empty names and no names with a dot or a "
+                "backtick; rename it with withColumnRenamed"
             )
         if top and name in _RESERVED:
             raise TableSchemaValidationError(f"column '{name}': the name is reserved by Lance; rename it")
