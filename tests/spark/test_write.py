@@ -76,13 +76,15 @@ class TestModes:
         assert counted(catalog, ["t"]) == 8
         writer.mode("overwrite").save("t")
         assert counted(catalog, ["t"]) == 4
-        with pytest.raises(PySparkException, match="errorifexists") as refused:
+        with pytest.raises(PySparkException, match="ErrorIfExists") as refused:
             rows(spark, 4).write.format("lance").option("root", root).save("t")
         assert counted(catalog, ["t"]) == 4
-        with pytest.raises(UnsupportedOperationError, match="relance.spark.save"), typed_errors():
+        with pytest.raises(UnsupportedOperationError, match=r"relance\.spark\.save"), typed_errors():
             raise refused.value
         with pytest.raises(TableAlreadyExistsError), typed_errors():
-            rows(spark, 4).write.format("lance").mode("append").options(root=root, if_exists="error").save("t")
+            rows(spark, 4).write.format("lance").mode("append").options(root=root, if_exists="error").save(
+                "t"
+            )
 
     def test_overwriting_a_dropped_table_revives_it_and_appending_says_undrop(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
@@ -173,7 +175,8 @@ class TestSchemas:
         wide = spark.range(3).select(*(f.col("id").alias(f"größe_{i}") for i in range(1000)))
         relance.spark.save(wide, "wide", root=root)
         assert counted(catalog, ["wide"]) == 3
-        assert relance.spark.table(spark, "wide", root=root, columns=["größe_999"]).first()[0] in {0, 1, 2}
+        narrow = relance.spark.table(spark, "wide", root=root, columns=["größe_999"])
+        assert sorted(row[0] for row in narrow.collect()) == [0, 1, 2]
         relance.spark.save(rows(spark, 0), "empty", root=root)
         assert relance.spark.table(spark, "empty", root=root).count() == 0
         relance.spark.save(rows(spark, 0), "empty", root=root, mode="append")
