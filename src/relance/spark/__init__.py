@@ -1,0 +1,1 @@
+"""Catalog tables in Spark: sessions, reads, writes and streams."""
