@@ -7,7 +7,7 @@ TOOLS := .tools
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench services clean
+.PHONY: help demo test check bench services java clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,11 +20,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(INSTALLED) ## Build a small lake in ./demo-lake and show what Relance does with it
+demo: $(INSTALLED) java ## Build a small lake in ./demo-lake and show what Relance does with it
 	@$(BIN)/python examples/demo.py
 
-test: $(INSTALLED) ## Run the tests (add ARGS="-k name" to choose)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+test: $(INSTALLED) java ## Run the tests (add ARGS="-k name" to choose)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(INSTALLED) ## Lint, check types and layering
 	@$(BIN)/ruff check .
@@ -32,8 +32,11 @@ check: $(INSTALLED) ## Lint, check types and layering
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/test_layering.py
 
-bench: $(INSTALLED) ## Measure against the native directory namespace and print ratios
+bench: $(INSTALLED) java ## Measure against the native directory namespace and print ratios
 	@$(BIN)/python -m benchmarks
+
+java: # Spark needs it; installs one where that is possible
+	@scripts/java.sh
 
 services: ## Fetch the optional test servers (MinIO needs Go, Azurite needs npm); tests skip what is missing
 	@mkdir -p $(TOOLS)/bin

@@ -1,27 +1,65 @@
-"""One Spark session for all tests of this folder."""
+"""One Spark session and one cluster for all tests of Spark, which run in one process."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
+from tests.spark.cluster import Cluster, start_cluster
+
+from relance.errors import UnsupportedOperationError
+from relance.spark.requirements import check_requirements
+from relance.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give all tests of Spark to one process, and let it begin with them: they take the longest."""
+    ours = [item for item in items if HERE in item.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.xdist_group("spark"))
+    chosen = set(ours)
+    items[:] = [*ours, *(item for item in items if item not in chosen)]
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Run a local session with the settings that were measured to be good."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .getOrCreate()
+def java() -> None:
+    """Skip where Spark cannot run."""
+    try:
+        check_requirements()
+    except UnsupportedOperationError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Run one local session with two threads for all tests."""
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    started = session(
+        "tests",
+        master="local[2]",
+        conf={"spark.sql.warehouse.dir": str(warehouse), "spark.sql.shuffle.partitions": "2"},
     )
-    yield session
-    session.stop()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def running_cluster(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Run one cluster for all tests that need processes of their own."""
+    with start_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running_cluster: Cluster) -> Cluster:
+    """Return the cluster with all its workers up."""
+    running_cluster.restore()
+    return running_cluster

@@ -1,0 +1,88 @@
+"""What a Spark session needs of the machine: PySpark and Java, and what to install when they are missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from relance.errors import UnsupportedOperationError
+
+MIN_PYSPARK = (4, 1)
+MIN_JAVA = 17
+_NEEDS_JAVA = f"Spark needs Java {MIN_JAVA} or newer"
+_INSTALL_PYSPARK = "pip install 'relance[spark]'"
+_INSTALL_JAVA = (
+    "install one, for example with `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`, "
+    "and put it on PATH or point JAVA_HOME at it"
+)
+_VERSION_LINE = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def check_requirements() -> None:
+    """Check that PySpark and Java are here and new enough.
+
+    Raises:
+        UnsupportedOperationError: one of them is not; the text says what to install.
+    """
+    check_pyspark()
+    check_java()
+
+
+def check_pyspark() -> None:
+    """Check the version of PySpark.
+
+    Raises:
+        UnsupportedOperationError: it is missing or too old.
+    """
+    wanted = ".".join(map(str, MIN_PYSPARK))
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError as cause:
+        raise UnsupportedOperationError(
+            f"relance.spark needs PySpark {wanted} or newer, which is not installed: {_INSTALL_PYSPARK}"
+        ) from cause
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < MIN_PYSPARK:
+        raise UnsupportedOperationError(
+            f"relance.spark needs PySpark {wanted} or newer and found {found}: {_INSTALL_PYSPARK}"
+        )
+
+
+def check_java() -> None:
+    """Check the version of the Java that Spark would start.
+
+    Raises:
+        UnsupportedOperationError: there is none, or it is too old.
+    """
+    java = _java()
+    if java is None:
+        raise UnsupportedOperationError(
+            f"{_NEEDS_JAVA}, and there is none on PATH or in JAVA_HOME: {_INSTALL_JAVA}"
+        )
+    said = _version_text(java)
+    found = _VERSION_LINE.search(said)
+    if found is None:
+        raise UnsupportedOperationError(
+            f"{_NEEDS_JAVA}, and {java} does not run: {said.strip()[:200]!r}; {_INSTALL_JAVA}"
+        )
+    if int(found[1]) < MIN_JAVA:
+        raise UnsupportedOperationError(f"{_NEEDS_JAVA}, and {java} is Java {found[1]}: {_INSTALL_JAVA}")
+
+
+def _java() -> str | None:
+    """Return the program that Spark's own start script would choose."""
+    if home := os.environ.get("JAVA_HOME"):
+        program = Path(home, "bin", "java")
+        return str(program) if program.exists() else None
+    return shutil.which("java")
+
+
+def _version_text(java: str) -> str:
+    try:
+        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except OSError as cause:
+        return str(cause)
+    return asked.stderr + asked.stdout
