@@ -10,10 +10,12 @@ from pathlib import Path
 import lance
 import lancedb
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812  # as everyone who uses Spark calls them
 from rich.console import Console
 from rich.table import Table
 
 import relance
+import relance.spark
 from relance.errors import RelanceError
 
 LAKE = Path("demo-lake")
@@ -144,6 +146,54 @@ def purge(catalog: relance.DirectoryNamespace) -> None:
     console.print(catalog.table_status(["images"]))
 
 
+def ingest_with_spark() -> None:
+    """Write, read and stream tables of the catalog with Spark."""
+    step("Spark writes a day of sensor readings: tasks write files, one commit shows them all")
+    spark = relance.spark.session("relance demo", root=str(LAKE))
+    readings = spark.range(0, 1_000_000, 1, 4).select(
+        (F.col("id") % 500).alias("sensor"),
+        F.timestamp_seconds(F.lit(1_760_000_000) + F.col("id") / 12).alias("at"),
+        (F.sin(F.col("id") / 1000) * 10 + 20).alias("value"),
+    )
+    saved = relance.spark.save(readings, "prod.sensors.readings", create_namespaces=True)
+    console.print(f"version {saved.version}, {rows_of(catalog_of_lake(), 'prod', 'sensors', 'readings'):,} rows")
+    expect_error(lambda: relance.spark.save(readings, "prod.sensors.readings"))
+
+    step("columns, a filter and a limit reach Lance, so that little is read")
+    hot = relance.spark.table(
+        spark, "prod.sensors.readings", columns=["sensor", "value"], where="value > 29.99 AND sensor < 5"
+    )
+    console.print(f"{hot.count()} readings above 29.99 of sensors 0 to 4")
+
+    step("SQL over all tables of the catalog")
+    with relance.spark.attach(spark):
+        spark.sql(
+            "SELECT sensor, count(*) AS readings, round(avg(value), 2) AS mean "
+            "FROM `prod.sensors.readings` GROUP BY sensor ORDER BY mean DESC, sensor LIMIT 3"
+        ).show()
+
+    step("a stream copies what is new, each row once, and can be stopped and started at any time")
+    checkpoint = LAKE / ".demo-checkpoint"
+    for _ in range(2):
+        source = spark.readStream.format("lance").option("root", str(LAKE)).load("prod.sensors.readings")
+        query = (
+            source.where("value > 29.9")
+            .writeStream.format("lance")
+            .option("root", str(LAKE))
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start("prod.sensors.peaks")
+        )
+        query.awaitTermination()
+        console.print(f"prod.sensors.peaks: {rows_of(catalog_of_lake(), 'prod', 'sensors', 'peaks'):,} rows")
+        relance.spark.save(readings.limit(10_000), "prod.sensors.readings", mode="append")
+    spark.stop()
+
+
+def catalog_of_lake() -> relance.DirectoryNamespace:
+    return relance.DirectoryNamespace(root=LAKE)
+
+
 def show_errors(catalog: relance.DirectoryNamespace) -> None:
     """Make the mistakes a newcomer makes."""
     step("mistakes are answered with what to do")
@@ -171,6 +221,7 @@ def main() -> None:
     create_over_a_dropped_table(catalog)
     purge(catalog)
     namespaces(catalog)
+    ingest_with_spark()
     show_errors(catalog)
     step("done; look into ./demo-lake, and at README.md for the ten-line example")
 
