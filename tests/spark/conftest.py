@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +13,7 @@ from pyspark.sql import SparkSession
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Run a local session with the settings that were measured to be good."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
