@@ -156,7 +156,9 @@ def ingest_with_spark() -> None:
         (F.sin(F.col("id") / 1000) * 10 + 20).alias("value"),
     )
     saved = relance.spark.save(readings, "prod.sensors.readings", create_namespaces=True)
-    console.print(f"version {saved.version}, {rows_of(catalog_of_lake(), 'prod', 'sensors', 'readings'):,} rows")
+    console.print(
+        f"version {saved.version}, {rows_of(catalog_of_lake(), 'prod', 'sensors', 'readings'):,} rows"
+    )
     expect_error(lambda: relance.spark.save(readings, "prod.sensors.readings"))
 
     step("columns, a filter and a limit reach Lance, so that little is read")

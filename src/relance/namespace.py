@@ -119,6 +119,11 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods):
         """Return what identifies this catalog: its root."""
         return f'DirectoryNamespace {{ root: "{self._context.root.uri}" }}'
 
+    @property
+    def root_uri(self) -> str:
+        """The root, absolute, as it can be given to another process."""
+        return self._context.root.uri
+
     def list_namespaces(self, request: ListNamespacesRequest | Fields) -> ListNamespacesResponse:
         return namespaces.list_namespaces(self._context, as_request(ListNamespacesRequest, request))
 

@@ -35,7 +35,16 @@ PLACES: dict[str, Callable[[Any, str], Any]] = {
 @pytest.mark.parametrize("call", PLACES)
 @pytest.mark.parametrize(
     "text",
-    ["id = ?", "id = $1", "sum(id) > 1", "id in (select 1)", "nothing(id)", "id = 1; drop table t", "\0"],
+    [
+        "id = ?",
+        "id = $1",
+        "sum(id) > 1",
+        "id in (select 1)",
+        "nothing(id)",
+        "id = 1; drop table t",
+        "id = 1) or (id = 2",
+        "\0",
+    ],
 )
 def test_an_expression_that_lance_does_not_know_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, call: str, text: str

@@ -78,8 +78,8 @@ def _is_indexed(dataset: lance.LanceDataset, plan: str) -> bool:
     """Tell whether the indexes of a plan know every fragment: others would be read to find matches."""
     fragments = {each.fragment_id for each in dataset.get_fragments()}
     used = set(re.findall(r"\]@(.+?)\((?:\w+)\)", plan))
-    covered: dict[str, set[int]] = {name: set() for name in used}
-    for index in dataset.list_indices():
-        if index["name"] in covered:
-            covered[index["name"]] |= set(index["fragment_ids"])
-    return bool(used) and all(fragments <= each for each in covered.values())
+    covered = {
+        index.name: {fragment for segment in index.segments for fragment in segment.fragment_ids}
+        for index in dataset.describe_indices()
+    }
+    return bool(used) and all(fragments <= covered.get(name, set()) for name in used)

@@ -54,6 +54,7 @@ def schema_of(table: PinnedTable, options: ReadOptions) -> StructType:
     Raises:
         TableColumnNotFoundError: a column is not there.
         UnsupportedOperationError: Spark cannot read the type of a column.
+        InvalidInputError: the filter cannot be used.
     """
     dataset = open_once(table)
     columns = list(dataset.schema.names if options.columns is None else options.columns)
@@ -82,10 +83,6 @@ class LanceReader(DataSourceReader):
         self._options = options
         self._scan = _scan(table, tuple(schema.fieldNames()), options)
         self._cast = ToSpark(self._scan.schema(dataset), reader_schema(schema))
-        if options.filter is not None:
-            check_expressions([options.filter])
-            with _errors(table):
-                dataset.scanner(filter=options.filter).explain_plan()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task reads."""
@@ -112,5 +109,9 @@ def _scan(table: PinnedTable, columns: tuple[str, ...], options: ReadOptions) ->
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(dataset.schema.names)}"
             raise TableColumnNotFoundError(f"column '{name}' of table id '{table.name}': {hint}")
+    if options.filter is not None:
+        check_expressions([options.filter])
+        with _errors(table):
+            dataset.scanner(filter=options.filter).explain_plan()  # fails here rather than in a task
     scan = Scan(table, columns, options.filter, batch_size=1)
     return replace(scan, batch_size=options.batch_size or batch_rows(bytes_per_row(dataset, scan)))

@@ -7,16 +7,24 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from relance.locations import parse_root
+
 CONF_PREFIX = "spark.relance."
 
 
 def catalog_properties(
     spark: SparkSession, root: str | os.PathLike[str] | None, properties: Mapping[str, str] | None
 ) -> dict[str, str]:
-    """Return what to open the catalog with; the session's own settings count for its own root only."""
+    """Return what to open the catalog with; the session's own settings count for its own root only.
+
+    Raises:
+        InvalidInputError: the root is no path or URI.
+    """
     given = dict(properties or {})
     if root is not None:
         given["root"] = os.fspath(root)
+    if "root" in given:
+        given["root"] = parse_root(given["root"]).uri  # absolute: other processes run elsewhere
     known = session_properties(spark)
     # The keys of one store must not be sent to another one.
     return {**known, **given} if given.get("root") in (None, known.get("root")) else given

@@ -9,11 +9,14 @@ from relance.errors import InvalidInputError
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`")
 _PLACEHOLDER = re.compile(r"\?|\$\w+")
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _SECOND_STATEMENT = re.compile(r";\s*\S")
 
 
 def check_expressions(texts: Iterable[str | None]) -> None:
     """Refuse placeholders, for which a request has no values, and anything after a semicolon.
+
+    A parenthesis too many is refused as well: Lance takes it for the end.
 
     Raises:
         InvalidInputError: there is one.
@@ -25,3 +28,14 @@ def check_expressions(texts: Iterable[str | None]) -> None:
             raise InvalidInputError(f"{found[0]!r} is a placeholder, for which there is no value: {text!r}")
         if _SECOND_STATEMENT.search(plain):
             raise InvalidInputError(f"an expression ends at the semicolon, this one goes on: {text!r}")
+        if not _is_balanced(_COMMENT.sub(" ", plain)):
+            raise InvalidInputError(f"a parenthesis is closed that was not opened: {text!r}")
+
+
+def _is_balanced(text: str) -> bool:
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return False
+    return True
