@@ -144,7 +144,7 @@ def test_every_type_goes_to_spark_and_back_to_its_table_and_into_a_new_one(
     assert _append(frame, new) == rows
     assert _append(frame, table) == rows * 2
 
-    none = frame.where("größe < 0")
+    none = frame.where("`größe` < 0")
     assert _append(none, new) == rows
 
 
