@@ -48,7 +48,6 @@ UNREADABLE = {
     "time32": pa.time32("s"),
     "time64": pa.time64("us"),
     "months": pa.month_day_nano_interval(),
-    "null": pa.null(),
     "union": pa.sparse_union([pa.field("a", pa.int8())]),
     "view": pa.list_view(pa.int8()),
     "extension": pa.bool8(),
@@ -63,6 +62,10 @@ def test_what_spark_cannot_read_is_refused_with_its_path(arrow: pa.DataType) -> 
         spark_schema(_arrow(a=pa.list_(pa.struct([("x.y", arrow)]))))
     with pytest.raises(UnsupportedOperationError, match=r"column 'm\.value' "):
         spark_schema(_arrow(m=pa.map_(pa.string(), arrow)))
+
+
+def test_a_column_of_nothing_but_nulls_is_read_as_void() -> None:
+    assert spark_schema(_arrow(c=pa.null())) == _one(sql.NullType())
 
 
 def test_a_narrow_decimal256_is_read() -> None:

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
-from tests.spark.type_samples import INSTANT, NOON, SAMPLES
+from tests.spark.type_samples import INSTANT, NOON, PRICE, SAMPLES
 
 from relance.spark.types import check_append, lance_schema, spark_schema
+from relance.spark.types.reading import BLOB_KEY
 
 VECTORS = {"vector": 2, "struct_of_foreign.v": 2}
 ZONE = "America/New_York"
@@ -144,7 +145,7 @@ def test_every_type_goes_to_spark_and_back_to_its_table_and_into_a_new_one(
     assert _append(frame, new) == rows
     assert _append(frame, table) == rows * 2
 
-    none = frame.where("größe < 0")
+    none = frame.where("`größe` < 0")
     assert _append(none, new) == rows
 
 
@@ -159,6 +160,14 @@ def test_times_made_by_spark_are_the_same_instants_in_the_table(
     lance.write_dataset(lance_schema(frame.schema, vectors={}).empty_table(), path)
     assert _append(frame, path) == [{"at": INSTANT, "wall": NOON}]
     assert lance.dataset(path).schema.field("at") == pa.field("at", pa.timestamp("us", "UTC"), nullable=False)
+
+
+def test_void_and_narrow_wide_decimals_and_blobs_are_read(in_new_york: SparkSession, tmp_path: Path) -> None:
+    blob = pa.field("blob", pa.large_binary(), metadata={BLOB_KEY: "true"})
+    schema = pa.schema([("void", pa.null()), ("wide", pa.decimal256(38, 2)), blob])
+    rows = [{"void": None, "wide": PRICE, "blob": b"abc"}, {"void": None, "wide": None, "blob": None}]
+    lance.write_dataset(pa.Table.from_pylist(rows, schema=schema), tmp_path / "t.lance")
+    assert _load(in_new_york, tmp_path / "t.lance").toArrow().to_pylist() == rows
 
 
 def test_spark_shows_the_column_when_a_value_does_not_fit(in_new_york: SparkSession, tmp_path: Path) -> None:

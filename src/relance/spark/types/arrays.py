@@ -145,7 +145,7 @@ def _map_cast(given: pa.DataType, wanted: pa.DataType, path: str, *, writing: bo
         as_list = pa.Array.from_buffers(
             entries, len(array), array.buffers()[:2], array.null_count, array.offset, [array.values]
         )
-        offsets, flat = _parts(as_list)
+        offsets, flat = _parts(as_list, hide=True)
         key, value = flat.field(0), flat.field(1)
         check_nulls(value, wanted.item_field, value_path)
         return pa.MapArray.from_arrays(
@@ -163,28 +163,32 @@ def _list_cast(given: pa.DataType, wanted: pa.DataType, path: str, *, writing: b
     part = below(path, "element")
     child = plan_cast(given.value_type, wanted.value_type, part, writing=writing)
     size = wanted.list_size if pa.types.is_fixed_size_list(wanted) else None
-    variable = wanted if size is None else pa.list_(wanted.value_field)
-    large = pa.types.is_large_list(variable)
+    large = pa.types.is_large_list(wanted)
     kind, width = (pa.LargeListArray, pa.int64()) if large else (pa.ListArray, pa.int32())
     # Vectors become lists without a copy of their values.
     loose = pa.list_(given.value_field) if pa.types.is_fixed_size_list(given) else None
+
+    def convert(values: pa.Array) -> pa.Array:
+        check_nulls(values, wanted.value_field, part)
+        return values if child is None else child(values)
 
     def run(array: pa.Array) -> pa.Array:
         array = array if loose is None else array.cast(loose)
         if size is not None:
             _check_sizes(array, size, path)
-        if size is not None and not array.null_count:
-            values = array.flatten()
-            check_nulls(values, wanted.value_field, part)
-            return pa.FixedSizeListArray.from_arrays(values if child is None else child(values), type=wanted)
-        offsets, values = _parts(array)
-        check_nulls(values, wanted.value_field, part)
-        values = values if child is None else child(values)
+            vectors = pa.FixedSizeListArray.from_arrays(convert(array.flatten()), type=wanted)
+            return vectors.take(_places(array)) if array.null_count else vectors
+        offsets, values = _parts(array, hide=child is not None or not wanted.value_field.nullable)
         offsets = offsets if offsets.type == width else offsets.cast(width)
-        built = kind.from_arrays(offsets, values, type=variable, mask=_mask(array))
-        return built if size is None else built.cast(wanted)
+        return kind.from_arrays(offsets, convert(values), type=wanted, mask=_mask(array))
 
     return run
+
+
+def _places(array: pa.Array) -> pa.Array:
+    """Return for each row which of the rows that are not null it is; null for the others."""
+    there = array.is_valid()
+    return pc.if_else(there, pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1), None)
 
 
 def _check_sizes(array: pa.Array, size: int, path: str) -> None:
@@ -197,18 +201,17 @@ def _check_sizes(array: pa.Array, size: int, path: str) -> None:
         )
 
 
-def _parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return offsets from 0 on, and the values in them; a null list has none."""
-    values = array.flatten()
-    if array.null_count:
+def _parts(array: pa.Array, *, hide: bool) -> tuple[pa.Array, pa.Array]:
+    """Return offsets from 0 on and the values in them; with `hide` those of null lists are left out."""
+    if hide and array.null_count:
         lengths = pc.fill_null(pc.list_value_length(array), 0)
         start = pa.array([0], lengths.type)
-        return pa.concat_arrays([start, pc.cumulative_sum(lengths)]), values
+        return pa.concat_arrays([start, pc.cumulative_sum(lengths)]), array.flatten()
     offsets = array.offsets
-    first = offsets[0].as_py()
+    first, end = offsets[0].as_py(), offsets[-1].as_py()
     if first or offsets.offset:
         offsets = pc.subtract(offsets, first)
-    return offsets, values
+    return offsets, array.values.slice(first, end - first)
 
 
 def _mask(array: pa.Array) -> pa.Array | None:

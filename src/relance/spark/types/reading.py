@@ -41,6 +41,7 @@ PLAIN: dict[pa.DataType, sql.DataType] = {
     pa.binary_view(): sql.BinaryType(),
     pa.date32(): sql.DateType(),
     pa.date64(): sql.DateType(),
+    pa.null(): sql.NullType(),
 }
 
 EXTENSIONS: dict[str, sql.DataType] = {
@@ -131,6 +132,4 @@ def _why(arrow: pa.DataType) -> str:
         return f": its decimals have {MAX_PRECISION} digits at most, with a scale from 0 to that"
     if pa.types.is_time(arrow):
         return ": most of its operations refuse times of day"
-    if pa.types.is_null(arrow):
-        return ": it holds nothing but nulls"
     return ""
