@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import lance
@@ -19,6 +20,7 @@ from relance.errors import (
     OutcomeUnknownError,
     TableAlreadyExistsError,
     TableNotFoundError,
+    TableSchemaValidationError,
 )
 from relance.lifecycle.status import Exists
 from relance.operations.context import Context, open_context
@@ -230,6 +232,17 @@ def test_after_a_lost_answer_nothing_is_removed(lake: Lake, monkeypatch: pytest.
     with pytest.raises(OutcomeUnknownError):
         commit_write(lake.context, plan, fragments)
     assert lake.files() == before
+
+
+def test_what_the_rows_raise_is_raised_as_it_was(lake: Lake) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from ROWS.to_batches()
+        raise TableSchemaValidationError("column 'a' is broken")
+
+    plan = plan_write(lake.context, WriteRequest(lake.table, WriteMode.CREATE, lambda _: ROWS.schema))
+    with pytest.raises(TableSchemaValidationError, match="column 'a' is broken"):
+        write_batches(plan, broken())
+    assert lake.files() == set()
 
 
 def test_a_missing_namespace_is_an_error_unless_it_is_to_be_created(tmp_path: Path) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from relance.errors import TableNotFoundError
+from relance.errors import RelanceError, TableNotFoundError
 from relance.lance_errors import open_at
 from relance.operations.data_errors import data_errors
 from relance.operations.datasets import checkout
@@ -24,7 +24,24 @@ def write_batches(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> tuple[s
         TableSchemaValidationError: a value does not fit its column.
         TableVersionNotFoundError: its columns were changed and the planned version was cleaned up.
     """
-    reader = pa.RecordBatchReader.from_batches(plan.schema, batches)
+    failed: list[Exception] = []
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    try:
+        return _write(plan, pa.RecordBatchReader.from_batches(plan.schema, watched()))
+    except RelanceError:
+        if failed:
+            raise failed[0] from None  # Lance passes on the text of what its input raised, and no more
+        raise
+
+
+def _write(plan: WritePlan, reader: pa.RecordBatchReader) -> tuple[str, ...]:
     with data_errors(f"table id '{plan.table_id}'", plan.options):
         if plan.fields is None:
             target, mode = plan.uri, "overwrite" if _has_version(plan) else "create"
