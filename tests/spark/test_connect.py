@@ -1,4 +1,4 @@
-"""Spark Connect: the same calls, in a process of its own because a session of either kind excludes the other."""
+"""Spark Connect: the same calls, in a process of its own: one kind of session excludes the other."""
 
 from __future__ import annotations
 
