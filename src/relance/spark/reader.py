@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from relance.clock import SystemClock
 from relance.config import parse_properties
-from relance.errors import TableColumnNotFoundError
+from relance.errors import TableColumnNotFoundError, UnsupportedOperationError
 from relance.operations.context import Context, open_context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.data_errors import data_errors
@@ -115,6 +115,11 @@ def _scan(table: PinnedTable, columns: tuple[str, ...], options: ReadOptions) ->
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(dataset.schema.names)}"
             raise TableColumnNotFoundError(f"column '{name}' of table id '{table.name}': {hint}")
+        if "`" in name:
+            raise UnsupportedOperationError(
+                f"column '{name}' of table id '{table.name}': Lance finds no column by a name with a backtick; "
+                "rename it, or name the other columns in the option 'columns'"
+            )
     if options.filter is not None:
         check_expressions([options.filter])
         with _errors(table):

@@ -45,10 +45,8 @@ class Scan:
 
     def arguments(self) -> dict[str, Any]:
         """Return what every scanner of this read is made with."""
-        names = [name for name in self.columns if not _is_row_number(name)]
         return {
-            # Lance finds no column by a name with a backtick, only among all of them.
-            "columns": None if any("`" in name for name in names) else names,
+            "columns": [name for name in self.columns if not _is_row_number(name)],
             "with_row_id": ROW_ID in self.columns,
             "with_row_address": ROW_ADDRESS in self.columns,
             "batch_size": self.batch_size,
