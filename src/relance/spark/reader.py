@@ -117,7 +117,7 @@ def _scan(table: PinnedTable, columns: tuple[str, ...], options: ReadOptions) ->
             raise TableColumnNotFoundError(f"column '{name}' of table id '{table.name}': {hint}")
         if "`" in name:
             raise UnsupportedOperationError(
-                f"column '{name}' of table id '{table.name}': Lance finds no column by a name with a backtick; "
+                f"column '{name}' of table id '{table.name}': Lance finds no name with a backtick in it; "
                 "rename it, or name the other columns in the option 'columns'"
             )
     if options.filter is not None:
