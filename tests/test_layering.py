@@ -67,6 +67,8 @@ PURE = {
     "spark.address",
     "spark.option_values",
     "spark.options",
+    "spark.splits",
+    "spark.widths",
 }
 IMPURE = {
     "lance",

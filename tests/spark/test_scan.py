@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 
-from relance.errors import InvalidInputError, TableVersionNotFoundError
+from relance.errors import ConcurrentModificationError, InvalidInputError, TableVersionNotFoundError
 from relance.spark.options import ReadOptions, parse_read_options
 from relance.spark.planning import plan_read
 from relance.spark.reader import LanceReader, SplitPartition, pin, schema_of
@@ -131,3 +132,15 @@ def test_the_plan_needs_nothing_but_the_dataset_and_is_the_same_each_time(tmp_pa
     reader = LanceReader(table, options, schema_of(table, options))
     plans = [plan_read(open_once(table), reader._scan, options) for _ in range(2)]
     assert plans[0] == plans[1]
+
+
+def test_a_table_that_replaced_another_one_at_its_path_is_not_taken_for_it(tmp_path: Path) -> None:
+    options = parse_read_options({"path": str(tmp_path / "t.lance")})
+    lance.write_dataset(pa.table({"id": [1]}), tmp_path / "t.lance")
+    before = pin(options)
+    assert read(options)[0][0]["id"].to_pylist() == [1]
+    shutil.rmtree(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": [2, 3]}), tmp_path / "t.lance")
+    assert read(options)[0][0]["id"].to_pylist() == [2, 3]
+    with pytest.raises(ConcurrentModificationError, match="load it again"):
+        before.open()

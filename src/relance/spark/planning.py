@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 
 import lance
 import pyarrow.compute as pc
@@ -46,9 +45,9 @@ def plan_read(dataset: lance.LanceDataset, scan: Scan, options: ReadOptions) -> 
 
 def bytes_per_row(dataset: lance.LanceDataset, scan: Scan) -> int:
     """Return about how wide a row of the scan is: by its types, or by the files when those say more."""
-    some = [_measured(each, _share(dataset, scan)) for each in islice(dataset.get_fragments(), 10)]
-    stored = sum(each.bytes for each in some) // max(1, sum(each.rows for each in some))
-    return max(row_width(scan.schema(dataset)), stored)
+    summary = dataset.get_version()["metadata"]
+    stored = int(summary["total_files_size"]) / max(1, int(summary["total_data_file_rows"]))
+    return max(row_width(scan.schema(dataset)), round(stored * _share(dataset, scan)))
 
 
 def _share(dataset: lance.LanceDataset, scan: Scan) -> float:

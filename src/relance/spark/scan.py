@@ -18,22 +18,19 @@ from relance.spark.splits import Piece, Split
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
 
-_SESSION_BYTES = 128 << 20
+_CACHE_BYTES = 64 << 20
 """Lance would keep gigabytes of index and metadata; an executor has about one."""
 _IO_BYTES = 128 << 20
 _BATCHES_AHEAD = 4
 """Spark takes rows more slowly than Lance gives them: reading further ahead only takes memory."""
 
 
-@lru_cache(maxsize=1)
-def _session() -> lance.Session:
-    return lance.Session(index_cache_size_bytes=_SESSION_BYTES, metadata_cache_size_bytes=_SESSION_BYTES)
-
-
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def open_once(table: PinnedTable) -> lance.LanceDataset:
     """Return the dataset of a pinned table; tasks that follow in this process share it."""
-    return table.open(_session())
+    # A session of its own: what Lance keeps goes by path and version, and a path may get another table.
+    session = lance.Session(index_cache_size_bytes=_CACHE_BYTES, metadata_cache_size_bytes=_CACHE_BYTES)
+    return table.open(session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Scan:
     def arguments(self) -> dict[str, Any]:
         """Return what every scanner of this read is made with."""
         return {
-            "columns": [name for name in self.columns if name not in (ROW_ID, ROW_ADDRESS)],
+            "columns": [name for name in self.columns if not _is_row_number(name)],
             "with_row_id": ROW_ID in self.columns,
             "with_row_address": ROW_ADDRESS in self.columns,
             "batch_size": self.batch_size,
