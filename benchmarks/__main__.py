@@ -18,6 +18,8 @@ from benchmarks import (
     manifest_s3,
     manifest_sustained,
     memory,
+    spark_connector,
+    spark_tables,
 )
 from benchmarks.results import Benchmark, Result
 from benchmarks.table import as_json, as_table
@@ -31,10 +33,12 @@ MODULES = (
     manifest_sustained,
     manifest_s3,
     data_operations,
+    spark_tables,
+    spark_connector,
 )
 """Every topic; a new one is added here."""
 
-_COMPARED = ("relance", "pylance", "obstore", "lance-namespace")
+_COMPARED = ("relance", "pylance", "obstore", "lance-namespace", "pyspark")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,11 +1,19 @@
-"""Fixtures that give the tests real object-store servers and fresh buckets on them."""
+"""Real object-store servers with fresh buckets for all tests, and which tests must share a process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from tests.scheduling import GroupedScheduling
 from tests.servers import AzureServer, S3Server, ServerUnavailable, start_azurite, start_minio, start_moto
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling | None:
+    """Keep the tests of Spark together when groups are asked for (--dist loadgroup)."""
+    return GroupedScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 URL_VARIABLE = "RELANCE_TEST_CLUSTER"
-START_SECONDS = 120
+START_SECONDS = 240
+"""Much more than it takes, for machines that do other work too."""
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -78,7 +79,7 @@ class Cluster:
     def start_all(self) -> None:
         """Start the master and all workers, and wait until they know each other."""
         flags = ["--host", HOST, "--port", str(self.port), "--webui-port", str(self.page)]
-        self.master = self._launch("org.apache.spark.deploy.master.Master", flags, "master")
+        self.master = self._launch("org.apache.spark.deploy.master.Master", flags, HOST)
         self.wait("master", lambda: self.state() is not None)
         for host in WORKER_HOSTS:
             self._launch_worker(host)
@@ -144,13 +145,13 @@ class Cluster:
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.folder,
-            env=self._environment() | {URL_VARIABLE: self.url},
+            env=self._environment(HOST) | {URL_VARIABLE: self.url},
         )
         self.drivers.append(process)
         return process
 
     def run(
-        self, script_or_module: str | Path, *arguments: str, timeout: float = 180
+        self, script_or_module: str | Path, *arguments: str, timeout: float = 240
     ) -> subprocess.CompletedProcess[str]:
         """Run a driver to its end and return what it printed."""
         process = self.start(script_or_module, *arguments)
@@ -177,26 +178,29 @@ class Cluster:
         flags = [*where, "-c", "1", "-m", "2g", self.url]
         self.workers[host] = self._launch("org.apache.spark.deploy.worker.Worker", flags, host)
 
-    def _launch(self, main_class: str, flags: list[str], name: str) -> subprocess.Popen[bytes]:
+    def _launch(self, main_class: str, flags: list[str], host: str) -> subprocess.Popen[bytes]:
         command = [str(self.home / "bin" / "spark-class"), main_class, *flags]
-        with Path(self.folder, f"{name}.log").open("ab") as log:
+        with Path(self.folder, f"{host}.log").open("ab") as log:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                env=self._environment(),
+                env=self._environment(host),
             )
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, host: str) -> dict[str, str]:
         # Executors inherit the path from their worker: jobs may then use modules of the tests.
         path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
         return os.environ | {
             "SPARK_HOME": str(self.home),
             "SPARK_CONF_DIR": str(self.folder / "conf"),
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+            "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "512m",
+            # It would listen on a port that is always the same.
+            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": path,
         }

@@ -1,9 +1,8 @@
-"""One Spark session and one cluster for all tests of Spark, which run in one process."""
+"""One Spark session and one cluster for all tests of Spark, which run in one process (tests.scheduling)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,18 +14,6 @@ from relance.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-HERE = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give all tests of Spark to one process, and let it begin with them: they take the longest."""
-    ours = [item for item in items if HERE in item.path.parents]
-    for item in ours:
-        item.add_marker(pytest.mark.xdist_group("spark"))
-    chosen = set(ours)
-    items[:] = [*ours, *(item for item in items if item not in chosen)]
 
 
 @pytest.fixture(scope="session")

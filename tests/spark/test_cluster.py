@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.spark.cluster import WORKER_HOSTS, Cluster, ClusterError
 
+pytestmark = pytest.mark.timeout(600)
+
 JOB = """
 import os, sys, time
 from pathlib import Path
@@ -54,14 +56,14 @@ def test_a_job_runs_on_executors_of_both_workers(cluster: Cluster, job: Path) ->
     executors = cluster.executor_pids()
     assert set(executors) == set(WORKER_HOSTS)
     assert all(len(pids) == 1 for pids in executors.values())
-    out, err = driver.communicate(timeout=120)
+    out, err = driver.communicate(timeout=240)
     assert (driver.returncode, out.strip()) == (0, str(sum(range(20)))), err
 
 
 def test_a_job_survives_the_kill_of_an_executor(cluster: Cluster, job: Path) -> None:
     driver = _start(cluster, job, 30)
     killed = cluster.kill_executor(WORKER_HOSTS[0])
-    out, err = driver.communicate(timeout=120)
+    out, err = driver.communicate(timeout=240)
     assert (driver.returncode, out.strip()) == (0, str(sum(range(30)))), err
     assert killed not in cluster.executor_pids()[WORKER_HOSTS[0]]
 
@@ -70,7 +72,7 @@ def test_a_job_survives_the_kill_of_a_worker_which_can_come_back(cluster: Cluste
     driver = _start(cluster, job, 30)
     cluster.kill_worker(WORKER_HOSTS[1])
     assert set(cluster.worker_pids()) == {WORKER_HOSTS[0]}
-    out, err = driver.communicate(timeout=120)
+    out, err = driver.communicate(timeout=240)
     assert (driver.returncode, out.strip()) == (0, str(sum(range(30)))), err
     cluster.restart_worker(WORKER_HOSTS[1])
     assert set(cluster.worker_pids()) == set(WORKER_HOSTS)

@@ -1,9 +1,13 @@
 """Spark: read, write and stream the tables of a catalog."""
 
-from relance.spark.registration import register
-from relance.spark.save import Saved, SaveMode, save
-from relance.spark.session import session
-from relance.spark.table import table
-from relance.spark.views import Attached, attach
+from relance.spark.requirements import check_pyspark
+
+check_pyspark()  # the imports below would only say that a module is missing
+
+from relance.spark.registration import register  # noqa: E402
+from relance.spark.save import Saved, SaveMode, save  # noqa: E402
+from relance.spark.session import session  # noqa: E402
+from relance.spark.table import table  # noqa: E402
+from relance.spark.views import Attached, attach  # noqa: E402
 
 __all__ = ["Attached", "SaveMode", "Saved", "attach", "register", "save", "session", "table"]

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from relance.errors import UnsupportedOperationError
@@ -39,16 +38,24 @@ def check_pyspark() -> None:
         UnsupportedOperationError: it is missing or too old.
     """
     wanted = ".".join(map(str, MIN_PYSPARK))
-    try:
-        found = version("pyspark")
-    except PackageNotFoundError as cause:
+    found = _pyspark_version()
+    if found is None:
         raise UnsupportedOperationError(
             f"relance.spark needs PySpark {wanted} or newer, which is not installed: {_INSTALL_PYSPARK}"
-        ) from cause
+        )
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < MIN_PYSPARK:
         raise UnsupportedOperationError(
             f"relance.spark needs PySpark {wanted} or newer and found {found}: {_INSTALL_PYSPARK}"
         )
+
+
+def _pyspark_version() -> str | None:
+    # Not the installed package: on a worker, PySpark may come with Spark and pip does not know it.
+    try:
+        from pyspark.version import __version__
+    except ModuleNotFoundError:
+        return None
+    return __version__
 
 
 def check_java() -> None:

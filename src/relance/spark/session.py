@@ -6,17 +6,14 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from relance.errors import InvalidInputError
 from relance.spark.requirements import check_requirements
+from relance.spark.session_properties import CONF_PREFIX, keep_in_session
 from relance.spark.spark_home import without_archives
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-PREFIX = "spark.relance."
-"""What the catalog of a session is kept under: `spark.relance.root` and `spark.relance.<property>`."""
 
 LOOPBACK = "127.0.0.1"
 REDACTED = "(?i)secret|password|token|credential|(access|account|private|sas)[._]?key|service[._]?account"
@@ -41,10 +38,11 @@ _LOCAL = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
     # 200 tasks for every shuffle, the default, are mostly overhead on one machine.
     "spark.sql.shuffle.partitions": "16",
 }
-_FREE_TO_DIFFER = frozenset({"spark.app.name", "spark.driver.host"})
+_FREE_TO_DIFFER = frozenset({"spark.app.name", "spark.log.level"})
 
 
 def settings(*, local: bool) -> dict[str, str]:
@@ -75,14 +73,17 @@ def session(
     _refuse_other_settings(wanted)
     # Workers must be this Python: another one may have neither Relance nor the same minor version.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
+    if is_local(master):
+        # Otherwise Spark looks up the name of this host, which may be slow, and warns about what it finds.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.builder
     for name, value in wanted.items():
         builder = builder.config(name, value)
     with without_archives(enabled=is_local(master)):
         started = builder.getOrCreate()
-    started.sparkContext.setLogLevel(wanted.get("spark.log.level", "ERROR"))
+    if root is not None:
+        # A session that was running may have another catalog, whose keys this one must not get.
+        keep_in_session(started, _catalog(root, properties or {}))
     return started
 
 
@@ -96,36 +97,49 @@ def _wanted(
 ) -> dict[str, str]:
     if wrong := [name for name, value in properties.items() if not isinstance(value, str)]:
         raise InvalidInputError(f"properties of a catalog are text, which these are not: {', '.join(wrong)}")
-    catalog = {} if root is None else {"root": root}
     return {
         **settings(local=is_local(master)),
         "spark.app.name": app_name,
         "spark.master": master,
-        **{f"{PREFIX}{name}": value for name, value in {**properties, **catalog}.items()},
+        **{f"{CONF_PREFIX}{name}": value for name, value in _catalog(root, properties).items()},
         **conf,
     }
 
 
-def _refuse_other_settings(wanted: Mapping[str, str]) -> None:
-    from pyspark.sql import SparkSession
+def _catalog(root: str | None, properties: Mapping[str, str]) -> dict[str, str]:
+    return {**properties, **({} if root is None else {"root": root})}
 
-    running = SparkSession.getActiveSession()
-    if running is None:
+
+def _refuse_other_settings(wanted: Mapping[str, str]) -> None:
+    # Not the active session: that is one of this thread, and another thread may have started Spark.
+    if SparkContext._active_spark_context is None:
         return
-    context = running.sparkContext
+    running = SparkSession.builder.getOrCreate()
+    has = dict(running.sparkContext.getConf().getAll())
     differing = [
-        f"{name} is {_shown(name, has)}, not {_shown(name, value)}"
+        f"{name} is {_shown(name, has.get(name))}, not {_shown(name, value)}"
         for name, value in wanted.items()
-        if name not in _FREE_TO_DIFFER
+        if not _is_free(name)
+        and not _agree(name, has.get(name), value)
         and not running.conf.isModifiable(name)
-        and not name.startswith(PREFIX)
-        and (has := context.getConf().get(name)) != value
     ]
     if differing:
         raise InvalidInputError(
             f"a Spark session is running whose settings cannot change: {'; '.join(differing)}. "
             "Stop it first: SparkSession.getActiveSession().stop(), or ask for the settings it has with conf="
         )
+
+
+def _is_free(name: str) -> bool:
+    """Return whether a setting may differ from the running one: it can change, or changes nothing."""
+    return name in _FREE_TO_DIFFER or name.startswith(CONF_PREFIX)
+
+
+def _agree(name: str, has: str | None, value: str) -> bool:
+    if has is not None and name.endswith(".extraJavaOptions"):
+        # Spark puts its own options before those that were asked for.
+        return set(value.split()) <= set(has.split())
+    return has == value
 
 
 def _shown(name: str, value: str | None) -> str:
