@@ -14,10 +14,8 @@ import pytest
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
-from relance.errors import InvalidInputError, TableNotFoundError
-from relance.spark.registration import register
-from relance.spark.table import table
-from relance.spark.views import attach
+from relance.errors import InvalidInputError, TableAlreadyExistsError, TableNotFoundError
+from relance.spark import attach, register, save, table
 
 root = sys.argv[1]
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
@@ -27,6 +25,7 @@ assert table(spark, "t", root=root, where="id < 5", columns=["id"], source="othe
 for call, error in (
     (lambda: table(spark, "nothing", root=root), TableNotFoundError),
     (lambda: register(spark, "parquet"), InvalidInputError),
+    (lambda: save(spark.range(3), "t", root=root), TableAlreadyExistsError),
 ):
     try:
         call()
@@ -38,11 +37,14 @@ assert spark.sql("SELECT count(*) FROM t").collect()[0][0] == 100
 attached.refresh()
 attached.detach()
 assert table(spark, "t").count() == 100
+assert save(spark.range(100, 110), "t", mode="append").version == 2
+assert save(spark.range(7), "new").version == 1
+assert (table(spark, "t").count(), table(spark, "new").count()) == (110, 7)
 spark.stop()
 """
 
 
-def test_reading_and_views_work_through_spark_connect(tmp_path: Path) -> None:
+def test_reads_views_and_writes_work_through_spark_connect(tmp_path: Path) -> None:
     for needed in ("grpc", "grpc_status", "pandas", "zstandard"):
         pytest.importorskip(needed)
     lance.write_dataset(pa.table({"id": range(100)}), tmp_path / "t.lance")
