@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from relance.operations.pinned import PinnedTable
-from relance.spark.options import Use, parse_read_options, parse_write_options
+from relance.spark.options import (
+    Use,
+    parse_read_options,
+    parse_stream_options,
+    parse_write_options,
+    streams_changes,
+)
 from relance.spark.reader import LanceReader, pin, schema_of
+from relance.spark.streaming.columns import with_change_columns
+from relance.spark.streaming.sink import LanceStreamWriter
 from relance.spark.writer import LanceWriter
 
 
@@ -32,7 +46,8 @@ class LanceSource(DataSource):
         options = parse_read_options(self.options, use=Use.SCHEMA)
         # Spark pickles this instance after the call: the version that was shown is the one that is read.
         self._pinned = pin(options)
-        return schema_of(self._pinned, options)
+        found = schema_of(self._pinned, options)
+        return with_change_columns(found) if streams_changes(self.options) else found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_read_options(self.options)
@@ -40,3 +55,12 @@ class LanceSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return LanceWriter(parse_write_options(self.options), schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark gives the name
+        from relance.spark.streaming.source import LanceStreamReader  # needs more of PySpark than the rest
+
+        return LanceStreamReader(parse_stream_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        options = parse_write_options(self.options, use=Use.STREAM_WRITE)
+        return LanceStreamWriter(options, schema, overwrite=overwrite)

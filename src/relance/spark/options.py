@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from relance import config
 from relance.errors import InvalidInputError
@@ -33,7 +34,7 @@ READ_OPTIONS: dict[str, str] = {
 """What a batch read takes, with its meaning."""
 
 STREAM_OPTIONS: dict[str, str] = {
-    "starting_version": "Stream what came after this version (default: the whole table first).",
+    "starting_version": "Stream what came after this version, or `latest` (default: the whole table first).",
     "starting_timestamp": "Stream what came after this time (ISO; without a zone it is UTC).",
     "max_versions_per_batch": "Take at most so many versions into a micro-batch.",
     "max_rows_per_batch": "Take about so many rows into a micro-batch.",
@@ -123,7 +124,7 @@ class StreamOptions:
     """What to stream of a table, and how much at once."""
 
     read: ReadOptions
-    starting_version: int | None = None
+    starting_version: int | Literal["latest"] | None = None
     starting_timestamp: datetime | None = None
     max_versions_per_batch: int | None = None
     max_rows_per_batch: int | None = None
@@ -198,16 +199,30 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
             "options 'starting_version' and 'starting_timestamp' both name a start: give one"
         )
     read = parse_read_options(options, use=Use.STREAM_READ)
-    changes = values.one_of(options, "changes", *Changes)
     return StreamOptions(
         read=read,
-        starting_version=values.whole_number(options, "starting_version", least=0),
+        starting_version=_starting_version(options),
         starting_timestamp=values.timestamp(options, "starting_timestamp"),
         max_versions_per_batch=values.whole_number(options, "max_versions_per_batch", least=1),
         max_rows_per_batch=values.whole_number(options, "max_rows_per_batch", least=1),
-        changes=Changes.APPENDS if changes is None else Changes(changes),
+        changes=Changes.ROWS if streams_changes(options) else Changes.APPENDS,
         skip_changes=values.flag(options, "skip_changes"),
     )
+
+
+def streams_changes(options: Mapping[str, str]) -> bool:
+    """Tell whether a stream is to give changed rows, and so has columns that tell of the change.
+
+    Raises:
+        InvalidInputError: the option is unusable.
+    """
+    return values.one_of(options, "changes", *Changes) == Changes.ROWS
+
+
+def _starting_version(options: Mapping[str, str]) -> int | Literal["latest"] | None:
+    if options.get("starting_version", "").strip().lower() == "latest":
+        return "latest"
+    return values.whole_number(options, "starting_version", least=0)
 
 
 def parse_write_options(options: Mapping[str, str], *, use: Use = Use.WRITE) -> WriteOptions:
