@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from relance.clock import Clock
-from relance.config import Settings, StorageOptions
+from relance.clock import Clock, SystemClock
+from relance.config import Settings, StorageOptions, parse_properties
 from relance.lifecycle.marker_store import SeenMarkers
 from relance.lifecycle.retention import Timing
 from relance.locations import Root, parse_root, table_directory
@@ -90,6 +91,15 @@ def open_context(settings: Settings, clock: Clock) -> Context:
             quarantine=settings.marker_quarantine,
         ),
     )
+
+
+@lru_cache(maxsize=8)
+def shared_context(properties: tuple[tuple[str, str], ...]) -> Context:
+    """Return the context for a catalog's properties, the same one for all who ask in this process.
+
+    It keeps the connections to the store; what it remembers decides nothing.
+    """
+    return open_context(parse_properties(dict(properties)), SystemClock())
 
 
 def _open_manifest(settings: Settings, connection: Connection) -> Manifest:

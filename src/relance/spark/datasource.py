@@ -22,6 +22,7 @@ from relance.spark.options import (
     streams_changes,
 )
 from relance.spark.reader import LanceReader, pin, schema_of
+from relance.spark.requirements import check_pyspark
 from relance.spark.streaming.columns import with_change_columns
 from relance.spark.streaming.sink import LanceStreamWriter
 from relance.spark.writer import LanceWriter
@@ -57,7 +58,8 @@ class LanceSource(DataSource):
         return LanceWriter(parse_write_options(self.options), schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark gives the name
-        from relance.spark.streaming.source import LanceStreamReader  # needs more of PySpark than the rest
+        check_pyspark(least=(4, 2), to_do="reading a table as a stream")
+        from relance.spark.streaming.source import LanceStreamReader
 
         return LanceStreamReader(parse_stream_options(self.options), schema)
 

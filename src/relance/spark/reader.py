@@ -6,20 +6,17 @@ import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from relance.clock import SystemClock
-from relance.config import parse_properties
 from relance.errors import TableColumnNotFoundError, UnsupportedOperationError
-from relance.operations.context import Context, open_context
+from relance.operations.context import shared_context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.data_errors import data_errors
 from relance.operations.pinned import Moment, PinnedTable, pin_path, pin_table
-from relance.spark.address import Pairs, PathAddress
+from relance.spark.address import PathAddress
 from relance.spark.options import ReadOptions
 from relance.spark.planning import bytes_per_row, plan_read
 from relance.spark.scan import ROW_ADDRESS, ROW_ID, Scan, open_once
@@ -45,13 +42,7 @@ def pin(options: ReadOptions) -> PinnedTable:
     moment = Moment(options.version, options.tag, options.timestamp, options.branch)
     if isinstance(options.address, PathAddress):
         return pin_path(options.address.uri, options.address.storage_options, moment)
-    return pin_table(_context(options.address.properties), options.address.parts, moment)
-
-
-@lru_cache(maxsize=8)
-def _context(properties: Pairs) -> Context:
-    # Kept, for the connections to the store; what it remembers decides nothing.
-    return open_context(parse_properties(dict(properties)), SystemClock())
+    return pin_table(shared_context(options.address.properties), options.address.parts, moment)
 
 
 def schema_of(table: PinnedTable, options: ReadOptions) -> StructType:

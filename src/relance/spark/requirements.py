@@ -31,21 +31,21 @@ def check_requirements() -> None:
     check_java()
 
 
-def check_pyspark() -> None:
+def check_pyspark(*, least: tuple[int, int] = MIN_PYSPARK, to_do: str = "relance.spark") -> None:
     """Check the version of PySpark.
 
     Raises:
         UnsupportedOperationError: it is missing or too old.
     """
-    wanted = ".".join(map(str, MIN_PYSPARK))
+    wanted = ".".join(map(str, least))
     found = _pyspark_version()
     if found is None:
         raise UnsupportedOperationError(
-            f"relance.spark needs PySpark {wanted} or newer, which is not installed: {_INSTALL_PYSPARK}"
+            f"{to_do} needs PySpark {wanted} or newer, which is not installed: {_INSTALL_PYSPARK}"
         )
-    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < MIN_PYSPARK:
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < least:
         raise UnsupportedOperationError(
-            f"relance.spark needs PySpark {wanted} or newer and found {found}: {_INSTALL_PYSPARK}"
+            f"{to_do} needs PySpark {wanted} or newer and found {found}: {_INSTALL_PYSPARK}"
         )
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from relance.errors import TableAlreadyExistsError, TableNotFoundError, TableVersionNotFoundError
 from relance.lifecycle.marker_store import new_nonce
 from relance.lifecycle.status import Exists
-from relance.operations.context import Context
+from relance.operations.context import Context, shared_context
 from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import parse_mode
 from relance.operations.staging.commit import find_marked
@@ -24,7 +24,7 @@ from relance.spark.errors import typed_errors
 from relance.spark.options import parse_write_options
 from relance.spark.registration import DEFAULT_NAME, ensure_registered
 from relance.spark.table import address_options
-from relance.spark.writer import catalog_address, open_catalog
+from relance.spark.writer import catalog_address
 
 
 class SaveMode(StrEnum):
@@ -95,7 +95,7 @@ def save(
     }
     options |= {name: _text(value) for name, value in given.items() if value is not None}
     address = catalog_address(parse_write_options(options))
-    context = open_catalog(address)
+    context = shared_context(address.properties)
     if chosen is SaveMode.IGNORE and (there := _version_there(context, address)) is not None:
         return Saved(address.parts, there, written=False)
     try:

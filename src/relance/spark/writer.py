@@ -9,10 +9,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from relance.clock import SystemClock
-from relance.config import parse_properties
 from relance.errors import UnsupportedOperationError
-from relance.operations.context import Context, open_context
+from relance.operations.context import shared_context
 from relance.operations.staging.commit import abort_write, commit_write
 from relance.operations.staging.plan import FileOptions, WriteMode, WritePlan, WriteRequest, plan_write
 from relance.operations.staging.tasks import write_batches
@@ -45,7 +43,9 @@ class LanceWriter(DataSourceArrowWriter):
         if options.fail_if_exists:
             mode = WriteMode.CREATE
         self._address = catalog_address(options)
-        self._plan = plan_write(open_catalog(self._address), write_request(options, schema, mode))
+        self._plan = plan_write(
+            shared_context(self._address.properties), write_request(options, schema, mode)
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task."""
@@ -53,18 +53,13 @@ class LanceWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make one version of what all tasks wrote; what a failed commit leaves, it removes itself."""
-        commit_write(open_catalog(self._address), self._plan, fragments_in(messages))
+        commit_write(shared_context(self._address.properties), self._plan, fragments_in(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove the files of a job of which a task failed."""
         if all(message is not None for message in messages):
             return  # Spark also calls this after a commit that raised, which may have landed all the same
-        abort_write(open_catalog(self._address), self._plan, fragments_in(messages))
-
-
-def open_catalog(address: CatalogAddress) -> Context:
-    """Open the catalog of a table."""
-    return open_context(parse_properties(dict(address.properties)), SystemClock())
+        abort_write(shared_context(self._address.properties), self._plan, fragments_in(messages))
 
 
 def catalog_address(options: WriteOptions) -> CatalogAddress:

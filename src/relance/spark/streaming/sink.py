@@ -11,11 +11,12 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from relance.errors import InternalError
+from relance.operations.context import shared_context
 from relance.operations.staging.plan import WriteMode, WritePlan, plan_write
 from relance.operations.staging.tasks import write_batches
 from relance.spark.options import WriteOptions
 from relance.spark.streaming.progress import abort_once, commit_once
-from relance.spark.writer import catalog_address, converted, open_catalog, write_request
+from relance.spark.writer import catalog_address, converted, write_request
 
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -42,7 +43,9 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         """
         mode = WriteMode.OVERWRITE if overwrite else WriteMode.APPEND
         self._address = catalog_address(options)
-        self._plan = plan_write(open_catalog(self._address), write_request(options, schema, mode))
+        self._plan = plan_write(
+            shared_context(self._address.properties), write_request(options, schema, mode)
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Write the rows of one task."""
@@ -53,14 +56,14 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         """Make one version of what all tasks wrote, unless an earlier run of the query did."""
         batch = _Batch.of(messages)
         if batch is not None:  # without a task there was no row
-            context = open_catalog(self._address)
+            context = shared_context(self._address.properties)
             commit_once(context, batch.plan, batch.fragments, query=batch.query, batch=batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove the files of a micro-batch of which a task or the commit failed, if that is safe."""
         batch = _Batch.of(messages)
         if batch is not None:
-            context = open_catalog(self._address)
+            context = shared_context(self._address.properties)
             abort_once(context, batch.plan, batch.fragments, query=batch.query, batch=batchId)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import lance
 
-from relance.clock import SystemClock
-from relance.config import StorageOptions, parse_properties
+from relance.config import StorageOptions
 from relance.lance_errors import open_at
-from relance.operations.context import Context, open_context
+from relance.operations.context import shared_context
 from relance.operations.targets import open_for_reading
 from relance.spark.address import Address, CatalogAddress
 
@@ -32,12 +30,6 @@ class OpenTable:
         return int(self.dataset.version)
 
 
-@lru_cache(maxsize=8)
-def context_of(address: CatalogAddress) -> Context:
-    """Return the catalog of an address, opened once in a process."""
-    return open_context(parse_properties(dict(address.properties)), SystemClock())
-
-
 def open_table(address: Address) -> OpenTable:
     """Return the table at its latest version.
 
@@ -48,7 +40,7 @@ def open_table(address: Address) -> OpenTable:
         options = StorageOptions(dict(address.storage_options))
         dataset = open_at(address.uri, options, address.uri)
         return OpenTable(f"table at '{address.uri}'", address.uri, address.uri, options, dataset)
-    context = context_of(address)
+    context = shared_context(address.properties)
     target = open_for_reading(context, address.parts)
     directory = target.found.directory
     return OpenTable(
