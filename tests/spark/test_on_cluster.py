@@ -108,3 +108,14 @@ def test_a_killed_driver_leaves_the_table_as_it_was_and_only_files_that_cleanup_
     assert _files(root) == _named_files(root, "t")
     assert cluster.run(JOB, "append", root, "t", "500", "2").returncode == 0
     assert len(_ids(root, "t")) == 1500
+
+
+@pytest.mark.timeout(600)
+def test_a_table_of_two_gigabytes_goes_through_executors_of_one(cluster: Cluster, root: str) -> None:
+    rows = 500_000
+    done = cluster.run("tests.spark.jobs.big", root, str(rows), timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    assert (told["rows"], told["sum"], told["size"]) == (rows, sum(range(rows)), 1024)
+    assert told["off"] / rows < 0.05  # float and double differ by less, also for big angles
+    assert sum(each.stat().st_size for each in Path(root).rglob("data/*.lance")) > 2_000_000_000

@@ -1,0 +1,35 @@
+"""A driver that writes and reads a table twice as big as an executor's memory: `... big ROOT ROWS`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.sql import functions as f
+from tests.spark.cluster import driver_session
+
+import relance.spark
+
+DIMENSION = 1024
+
+
+def main(root: str, rows: int) -> None:
+    spark = driver_session("big table")
+    # Wide rows: with the default of 32,768 a batch of them would take 128 MiB.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "4096")
+    number = f.col("id").cast("float")
+    vectors = spark.range(0, rows, 1, 8).select(
+        "id", f.array_repeat(f.sin(number).cast("float"), DIMENSION).alias("v")
+    )
+    relance.spark.save(vectors, "big", root=root, vectors={"v": DIMENSION})
+    back = relance.spark.table(spark, "big", root=root)
+    row = back.agg(
+        f.count("*"), f.sum("id"), f.min(f.size("v")), f.sum(f.abs(f.col("v")[7] - f.sin("id")))
+    ).first()
+    assert row is not None
+    print(json.dumps({"rows": row[0], "sum": row[1], "size": row[2], "off": row[3]}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
