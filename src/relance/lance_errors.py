@@ -48,3 +48,16 @@ def open_at(
             if "was not found" in str(cause):
                 raise TableNotFoundError(f"{where} has no version yet") from cause
             raise
+
+
+def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transaction | None:
+    """Return what made a version; None when Lance does not tell.
+
+    pylance stumbles over the compaction of an indexed table; that comes without an id and without details.
+    """
+    try:
+        return dataset.read_transaction(version)
+    except TypeError as cause:
+        if "RewrittenIndex" not in str(cause):
+            raise
+        return lance.Transaction(version - 1, lance.LanceOperation.Rewrite([], []), uuid="")

@@ -255,3 +255,16 @@ def test_a_missing_namespace_is_an_error_unless_it_is_to_be_created(tmp_path: Pa
     )
     plan = plan_write(context, with_namespaces)
     assert commit_write(context, plan, write_batches(plan, ROWS.to_batches())) == 1
+
+
+def test_a_job_is_found_below_the_compaction_of_an_indexed_table(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    plan, fragments = lake.write(WriteMode.APPEND)
+    commit_write(lake.context, plan, fragments)
+    dataset = lance.dataset(plan.uri)
+    dataset.create_scalar_index("a", "BTREE")
+    lance.dataset(plan.uri).optimize.compact_files()
+    assert landed_version(lake.context, plan) == 2
+    told = lake.catalog.describe_transaction({"id": [*lake.table, str(lance.dataset(plan.uri).version)]})
+    assert (told.properties or {})["operation"] == "Rewrite"
+    assert lake.commit(WriteMode.APPEND) > 4

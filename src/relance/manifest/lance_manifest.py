@@ -31,6 +31,7 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
 )
+from relance.lance_errors import transaction_at
 from relance.lifecycle.marker_store import new_nonce
 from relance.manifest.data_files import SMALL_ROWS, SMALL_ROWS_AFAR, FileCache, Located
 from relance.manifest.entry import HEAD_ID, Entry, ObjectType, encode_row
@@ -213,7 +214,7 @@ class LanceManifest:
             assert dataset is not None  # it has versions
             try:
                 with manifest_errors(self.options):
-                    landed = dataset.read_transaction(version)
+                    landed = transaction_at(dataset, version)
             except InternalError as cause:
                 # Most likely removed by upkeep: then it cannot be told any more whose it was.
                 raise OutcomeUnknownError(cause.detail) from failure

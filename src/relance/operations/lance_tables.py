@@ -24,7 +24,7 @@ from relance.errors import (
     ServiceUnavailableError,
     TableNotFoundError,
 )
-from relance.lance_errors import lance_errors, open_at
+from relance.lance_errors import lance_errors, open_at, transaction_at
 from relance.operations.new_table import WrittenData
 from relance.operations.written import fragments_of, require_written
 from relance.storage.protocol import ObjectStorage
@@ -201,7 +201,7 @@ class PylanceTables:
 
 def _token_of(dataset: lance.LanceDataset, version: int) -> str | None:
     try:
-        transaction = dataset.read_transaction(version)
+        transaction = transaction_at(dataset, version)
     except (OSError, ValueError) as cause:
         if "not found" in str(cause).lower():
             return None  # cleaned up

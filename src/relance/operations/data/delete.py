@@ -8,6 +8,7 @@ import lance
 from lance_namespace import DeleteFromTableRequest, DeleteFromTableResponse
 
 from relance.errors import RelanceError
+from relance.lance_errors import transaction_at
 from relance.operations.context import Context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import Target, after_write, open_for_writing
@@ -44,7 +45,7 @@ def delete_from_table(context: Context, request: DeleteFromTableRequest) -> Dele
 def _transaction(target: Target) -> lance.Transaction | None:
     """Return what the commit says it did, which stays true whatever others commit meanwhile."""
     with suppress(RelanceError), target.errors():  # the rows are gone, whether this can be read or not
-        done = target.dataset.read_transaction(int(target.dataset.version))
+        done = transaction_at(target.dataset, int(target.dataset.version))
         if done is not None and isinstance(done.operation, lance.LanceOperation.Delete):
             return done
     return None

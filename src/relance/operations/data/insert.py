@@ -19,6 +19,7 @@ from relance.errors import (
     TableSchemaValidationError,
 )
 from relance.identifiers import TableId
+from relance.lance_errors import transaction_at
 from relance.operations.arrow_stream import read_stream
 from relance.operations.context import Context
 from relance.operations.create import create
@@ -132,7 +133,7 @@ def _version_of(target: Target, uuid: str) -> int | None:
     """Return the version that was committed under this id since the table was opened."""
     latest = target.dataset.checkout_version((target.branch or "main", None))
     for version in range(int(latest.version), int(target.dataset.version), -1):
-        transaction = latest.read_transaction(version)
+        transaction = transaction_at(latest, version)
         if transaction is not None and transaction.uuid == uuid:
             return version
     return None

@@ -14,7 +14,7 @@ from relance.errors import (
     TableAlreadyExistsError,
     TableVersionNotFoundError,
 )
-from relance.lance_errors import lance_errors, open_at
+from relance.lance_errors import lance_errors, open_at, transaction_at
 from relance.operations.context import Context
 from relance.operations.create import create_settled
 from relance.operations.generations import state_of_name
@@ -84,7 +84,7 @@ def find_marked(context: Context, directory: str, marks: Mapping[str, str], *, a
 
 def _marks_of(dataset: lance.LanceDataset, version: int) -> dict[str, str]:
     try:
-        transaction = dataset.read_transaction(version)
+        transaction = transaction_at(dataset, version)
     except OSError as cause:
         if "was not found" in str(cause):
             raise TableVersionNotFoundError(f"version {version} was cleaned up") from cause

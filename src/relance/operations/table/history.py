@@ -15,7 +15,7 @@ from lance_namespace import (
 )
 
 from relance.errors import InvalidInputError, TransactionNotFoundError, UnsupportedOperationError
-from relance.lance_errors import lance_errors
+from relance.lance_errors import lance_errors, transaction_at
 from relance.listing.manifest_files import list_manifests
 from relance.operations.context import Context
 from relance.operations.datasets import open_dataset
@@ -95,7 +95,7 @@ def _find(context: Context, parts: list[str] | None) -> dict[str, str]:
         for branch in (None, *sorted(read_refs(dataset.branches.list))):
             at = dataset if branch is None else dataset.checkout_version((branch, None))
             for version in _candidates(context, found, branch, wanted):
-                transaction = at.read_transaction(version)
+                transaction = transaction_at(at, version)
                 if transaction is not None and wanted in {str(version), str(transaction.uuid)}:
                     return _tell(transaction, version, branch)
     raise TransactionNotFoundError(f"'{wanted}'")

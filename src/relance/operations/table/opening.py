@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import lance
 
 from relance.errors import InvalidInputError, RelanceError, TableColumnNotFoundError
-from relance.lance_errors import lance_errors
+from relance.lance_errors import lance_errors, transaction_at
 from relance.operations.context import Context
 from relance.operations.targets import after_write, open_for_reading, open_for_writing
 from relance.storage.failures import first_line
@@ -75,7 +75,7 @@ def _text(cause: Exception) -> str:
 
 def transaction_id(dataset: lance.LanceDataset) -> str | None:
     """Return the id of the transaction that made the version a dataset is at."""
-    transaction = dataset.read_transaction(dataset.version)
+    transaction = transaction_at(dataset, int(dataset.version))
     return None if transaction is None else str(transaction.uuid)
 
 

@@ -10,6 +10,7 @@ from lance import LanceOperation
 from lance.fragment import FragmentMetadata
 
 from relance.errors import InvalidTableStateError, TableVersionNotFoundError
+from relance.lance_errors import transaction_at
 
 _WITHOUT_ROWS = (
     LanceOperation.Rewrite,
@@ -133,7 +134,7 @@ class History:
 
     def _transaction(self, version: int) -> lance.Transaction:
         try:
-            found = self._dataset.read_transaction(version)
+            found = transaction_at(self._dataset, version)
         except OSError as cause:
             raise self._gone(version, cause) from cause
         if found is None:
