@@ -1,6 +1,8 @@
-"""A driver that writes or reads numbers: `python -m tests.spark.jobs.numbers WHAT ROOT TABLE ROWS [TASKS]`.
+"""A driver that writes or reads numbers: `python -m tests.spark.jobs.numbers WHAT ROOT TABLE ROWS TASKS`.
 
-Each task that begins touches a file in ROOT-tasks, so that a test knows when to interfere.
+WHAT is `read`, or modes of `save` with a comma between them, done one after the other; `append-with-death`
+loses a worker process on the way. Each task that begins touches a file in ROOT-tasks, so that a test knows
+when to interfere.
 """
 
 from __future__ import annotations
@@ -62,17 +64,19 @@ def summary(df: DataFrame) -> dict[str, int]:
 
 
 def main(what: str, root: str, table: str, rows: int, tasks: int) -> None:
-    cores = "1" if what.endswith("-one-core") else "2"
-    spark = driver_session(what, spark_cores_max=cores, spark_task_maxFailures="8")
-    what = what.removesuffix("-one-core")
+    steps = what.split(",")
+    # Drivers that do several things run beside each other, on one executor each.
+    spark = driver_session(what, spark_cores_max="2" if len(steps) == 1 else "1", spark_task_maxFailures="8")
     if what == "read":
         seen = relance.spark.table(spark, table, root=root, split_rows=max(1, rows // tasks))
-        slow = _slow_read(seen, root)
-        print(json.dumps(summary(slow)))
+        print(json.dumps(summary(_slow_read(seen, root))))
     else:
-        source = numbers(spark, root, rows, tasks, die=what == "append-with-death")
-        saved = relance.spark.save(source, table, root=root, mode=what.removesuffix("-with-death"))
-        print(json.dumps({"version": saved.version}))
+        versions = []
+        for step in steps:
+            source = numbers(spark, root, rows, tasks, die=step == "append-with-death")
+            mode = step.removesuffix("-with-death")
+            versions.append(relance.spark.save(source, table, root=root, mode=mode).version)
+        print(json.dumps({"versions": versions}))
     spark.stop()
 
 
