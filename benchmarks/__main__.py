@@ -14,6 +14,9 @@ from benchmarks import (
     lifecycle,
     listing,
     lookups,
+    maintenance_compaction,
+    maintenance_delete,
+    maintenance_purge,
     manifest_local,
     manifest_s3,
     manifest_sustained,
@@ -35,6 +38,9 @@ MODULES = (
     data_operations,
     spark_tables,
     spark_connector,
+    maintenance_compaction,
+    maintenance_delete,
+    maintenance_purge,
 )
 """Every topic; a new one is added here."""
 

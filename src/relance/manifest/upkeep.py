@@ -75,13 +75,33 @@ def keep_up(
     return UpkeepReport(merged, indexed, built, removed.old_versions, removed.bytes_removed)
 
 
+def look_ahead(manifest: LanceManifest, *, keep_versions_for: timedelta = KEEP_VERSIONS_FOR) -> UpkeepReport:
+    """Return what a round would do now; changes nothing.
+
+    Raises:
+        RelanceError: the table cannot be read.
+    """
+    if manifest.open() is None:
+        return UpkeepReport()
+    merged = in_reader(lambda: len(_chosen_files(manifest.latest())))
+    dataset = manifest.table.open_apart()
+    assert dataset is not None  # a manifest is never removed
+    with manifest_errors(manifest.options):
+        there = {each.field_names[0]: each for each in dataset.describe_indices()}
+        missing = tuple(column for column in _INDEXES if column not in there)
+        indexed = [each.num_rows_indexed for column, each in there.items() if column == "object_id"]
+        unindexed = max(dataset.count_rows() - indexed[0], 0) if indexed else 0
+        removed = dataset.explain_cleanup_old_versions(older_than=keep_versions_for).stats
+    return UpkeepReport(merged, unindexed, missing, removed.old_versions, removed.bytes_removed)
+
+
 def _merge_files(manifest: LanceManifest) -> int:
     """Write small files and files with many dead rows into one; the head is left to commits."""
     snapshot = manifest.latest()
     dataset = snapshot.dataset
     assert dataset is not None  # the caller looked
-    worth = _worth_merging(snapshot, dataset)
-    if len(worth) < 2 and not any(each.num_deletions for each in worth):
+    worth = _chosen_files(snapshot)
+    if not worth:
         return 0
     with manifest_errors(manifest.options):
         rows = pa.concat_tables([each.to_table() for each in worth]).sort_by("object_id")
@@ -101,6 +121,13 @@ def _merge_files(manifest: LanceManifest) -> int:
         except ConcurrentModificationError:
             return 0  # a row in one of them was changed meanwhile: the next round merges them
     return len(worth)
+
+
+def _chosen_files(snapshot: LanceSnapshot) -> list[lance.LanceFragment]:
+    """Return the files to merge: none if that is only one that has no dead rows."""
+    assert snapshot.dataset is not None  # the caller looked
+    worth = _worth_merging(snapshot, snapshot.dataset)
+    return worth if len(worth) > 1 or any(each.num_deletions for each in worth) else []
 
 
 def _worth_merging(snapshot: LanceSnapshot, dataset: lance.LanceDataset) -> list[lance.LanceFragment]:

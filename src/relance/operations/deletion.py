@@ -10,7 +10,7 @@ from itertools import islice
 from relance.errors import KeyNotFoundError, RelanceError
 from relance.storage.protocol import Deleted, ObjectStorage
 
-_UNIQUE_NAMES = frozenset({"data", "_deletions", "_indices", "_transactions"})
+UNIQUE_NAMES = frozenset({"data", "_deletions", "_indices", "_transactions"})
 """Directories of a table whose files are never named twice; a manifest's name comes again."""
 
 _LARGEST_BATCH = 4000
@@ -71,7 +71,7 @@ def delete_directory(
     for _ in range(_ROUNDS):
         # Manifests first, while the lease is fresh: their names come again in a later table.
         children = storage.list_level(directory).directories
-        shared = [f"{directory}/{child}" for child in children if child not in _UNIQUE_NAMES]
+        shared = [f"{directory}/{child}" for child in children if child not in UNIQUE_NAMES]
         for prefix in (*shared, directory):
             for deleted in storage.delete_below(
                 prefix, before_batch=before_batch, largest_batch=done.largest_batch

@@ -36,13 +36,13 @@ def purge_table(
     if context.manifest is None and deletion_id is None:
         return [purge_name(context, table_id, options)]
     try:
-        found = _named(context, table_id, deletion_id)
+        found = dropped_generations(context, table_id, deletion_id)
     except RelanceError as error:
         return [PurgeResult(tuple(table_id.parts), error=error)]
-    return [_purge(context, each, options) for each in found]
+    return [purge_generation(context, each, options) for each in found]
 
 
-def _named(context: Context, table_id: TableId, deletion_id: str | None) -> list[Generation]:
+def dropped_generations(context: Context, table_id: TableId, deletion_id: str | None) -> list[Generation]:
     """Return the generations to purge.
 
     Raises:
@@ -65,23 +65,31 @@ def _named(context: Context, table_id: TableId, deletion_id: str | None) -> list
     raise not_found(table_id, stored.marker if stored is not None else None)
 
 
-def _purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
+def purge_generation(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
+    """Purge one dropped generation; a failure is part of the result."""
     if generation.entry is None:
-        parts = tuple(generation.table_id.parts)
         try:
-            if context.manifest is not None:
-                require_writable(context.manifest)
-            # The drop must be in the manifest first: a rename that came before it is not to lose its files.
-            if follow_marker(context, generation.table_id) is Followed.MOVED:
-                return PurgeResult(parts, error=renamed_meanwhile(context, generation.table_id))
+            bring_in_step(context, generation.table_id)
         except RelanceError as error:
-            return PurgeResult(parts, error=error)
+            return PurgeResult(tuple(generation.table_id.parts), error=error)
         result = purge_name(context, generation.table_id, options)
         if result.purged:
             follow_marker(context, generation.table_id)
         return result
     assert context.manifest is not None  # the row came from it
     return purge_row(context, context.manifest, generation.entry, options)
+
+
+def bring_in_step(context: Context, table_id: TableId) -> None:
+    """Have the drop in the manifest first: a rename that came before it is not to lose its files.
+
+    Raises:
+        ConcurrentModificationError: the table was renamed before the drop.
+    """
+    if context.manifest is not None:
+        require_writable(context.manifest)
+    if follow_marker(context, table_id) is Followed.MOVED:
+        raise renamed_meanwhile(context, table_id)
 
 
 def purge_tables(
@@ -103,14 +111,14 @@ def purge_tables(
         chosen = [each for each in dropped if is_purgeable(each.marker, now=now, timing=context.timing)]
     for table_id in table_ids or ():
         try:
-            chosen += _named(context, table_id, None)
+            chosen += dropped_generations(context, table_id, None)
         except RelanceError as error:
             results.append(PurgeResult(tuple(table_id.parts), error=error, dry_run=dry_run))
     if deleted_before is not None:
         chosen = [
             each for each in chosen if each.marker.deleted_at and each.marker.deleted_at < deleted_before
         ]
-    act = _would_purge if dry_run else _purge
+    act = would_purge if dry_run else purge_generation
     results += [act(context, each, options) for each in chosen]
     if table_ids is None and not dry_run:
         _purge_namespaces(context, deleted_before, options)
@@ -126,7 +134,7 @@ def _settle_held(context: Context) -> None:
             settle_revival(context, context.manifest, entry)
 
 
-def _would_purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
+def would_purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
     """Return what a purge would remove, or why it would refuse."""
     parts, entry = tuple(generation.table_id.parts), generation.entry
     try:

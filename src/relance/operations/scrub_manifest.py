@@ -27,7 +27,7 @@ from relance.operations.rows.registration import check_directory
 Mend = Callable[[Context, str], None]
 Look = Iterator[tuple[Finding, Mend | None]]
 
-_HASHED = re.compile(r"[0-9a-f]{8}_.+")
+HASHED_DIRECTORY = re.compile(r"[0-9a-f]{8}_.+")
 """What the catalog calls the directories it makes."""
 
 
@@ -131,7 +131,7 @@ def _look_at_steps(context: Context, snapshot: Snapshot, tables: list[Entry]) ->
 def _look_at_directories(context: Context, known: set[str]) -> Look:
     tops = {each.split("/")[0] for each in known}
     for directory in sorted(context.storage.list_level("").directories):
-        if directory in tops or directory.endswith(TABLE_SUFFIX) or not _HASHED.fullmatch(directory):
+        if directory in tops or directory.endswith(TABLE_SUFFIX) or not HASHED_DIRECTORY.fullmatch(directory):
             continue
         remedy = "no row leads to it: delete it unless a create is under way, or register it"
         yield Finding(directory, Problem.ORPHAN_DIRECTORY, remedy), None

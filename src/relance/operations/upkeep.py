@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relance.errors import UnsupportedOperationError
 from relance.manifest.lance_manifest import LanceManifest
-from relance.manifest.upkeep import UpkeepReport, keep_up
+from relance.manifest.upkeep import UpkeepReport, keep_up, look_ahead
 from relance.operations.context import Context
 
 
@@ -14,6 +14,19 @@ def maintain_manifest(context: Context) -> UpkeepReport:
     Raises:
         UnsupportedOperationError: the catalog is opened without a manifest.
     """
+    return keep_up(_manifest_of(context))
+
+
+def plan_manifest(context: Context) -> UpkeepReport:
+    """Return what maintain_manifest would do now.
+
+    Raises:
+        UnsupportedOperationError: the catalog is opened without a manifest.
+    """
+    return look_ahead(_manifest_of(context))
+
+
+def _manifest_of(context: Context) -> LanceManifest:
     if not isinstance(context.manifest, LanceManifest):
         raise UnsupportedOperationError("there is no manifest to maintain: open with manifest_enabled=true")
-    return keep_up(context.manifest)
+    return context.manifest

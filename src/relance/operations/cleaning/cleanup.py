@@ -5,8 +5,10 @@ Which files those are is Lance's to say; which versions, the policy's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import lance
 
@@ -15,9 +17,10 @@ from relance.lance_errors import lance_errors
 from relance.operations.cleaning.policy import DEFAULT_AGE, CleanupPolicy, Version
 from relance.operations.context import Context
 from relance.operations.managed_versions import synchronise, version_keeper
-from relance.operations.targets import open_for_writing
+from relance.operations.targets import Target, open_for_writing
 
-_NO_VERSION_IS_SO_OLD = timedelta(days=365 * 1000)
+NO_VERSION_IS_SO_OLD = timedelta(days=365 * 1000)
+"""Has Lance remove no version, only files that were never committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +48,26 @@ def cleanup_old_versions(
         TableNotFoundError: there is no such table, or it has no version.
         InvalidTableStateError: a version that is to go is tagged.
     """
-    if not policy.has_rule:
-        policy = replace(policy, before_timestamp=context.clock.now() - DEFAULT_AGE)
+    policy = with_rule(policy, context.clock.now())
     target = open_for_writing(context, table_id.parts)
     with lance_errors(f"table id '{table_id}'", target.options):
-        chosen = policy.choose(_versions(target.dataset), _tags(target.dataset))
+        chosen = policy.choose(dated(target.dataset.versions()), tags_of(target.dataset))
+    return clean(context, target, chosen, policy, dry_run=dry_run)
+
+
+def with_rule(policy: CleanupPolicy, now: datetime) -> CleanupPolicy:
+    """Return the policy, with the rule of age that holds when it has none."""
+    return policy if policy.has_rule else replace(policy, before_timestamp=now - DEFAULT_AGE)
+
+
+def clean(
+    context: Context, target: Target, chosen: list[int], policy: CleanupPolicy, *, dry_run: bool
+) -> RemovalStats:
+    """Remove the chosen versions of an opened table, and files that were never committed."""
+    with lance_errors(f"table id '{target.found.table_id}'", target.options):
         stats = _clean(target.dataset, chosen, policy, dry_run=dry_run)
-    keeper = version_keeper(context)
-    if keeper is not None and chosen and not dry_run:
-        synchronise(context, keeper, table_id)  # rows go with their versions
+    if chosen and not dry_run:
+        forget_versions(context, target.found.table_id)
     return RemovalStats(
         bytes_removed=stats.bytes_removed,
         old_versions=stats.old_versions,
@@ -67,12 +81,20 @@ def cleanup_old_versions(
     )
 
 
-def _versions(dataset: lance.LanceDataset) -> list[Version]:
+def forget_versions(context: Context, table_id: TableId) -> None:
+    """Have the rows of versions go with them, where the catalog manages versions."""
+    keeper = version_keeper(context)
+    if keeper is not None:
+        synchronise(context, keeper, table_id)
+
+
+def dated(versions: Iterable[Mapping[str, Any]]) -> list[Version]:
+    """Return the versions that Lance lists, with their time."""
     # Lance tells the time in this machine's zone, without saying so.
-    return [Version(each["version"], each["timestamp"].astimezone(UTC)) for each in dataset.versions()]
+    return [Version(each["version"], each["timestamp"].astimezone(UTC)) for each in versions]
 
 
-def _tags(dataset: lance.LanceDataset) -> dict[str, int]:
+def tags_of(dataset: lance.LanceDataset) -> dict[str, int]:
     """Return the tags of main; those of a branch count versions of its own."""
     return {name: int(tag["version"]) for name, tag in dataset.tags.list().items() if not tag.get("branch")}
 
@@ -81,7 +103,7 @@ def _clean(
     dataset: lance.LanceDataset, versions: list[int], policy: CleanupPolicy, *, dry_run: bool
 ) -> lance.CleanupStats:
     # By number, not by age: the versions were chosen, and one that is committed meanwhile is none of them.
-    older_than = None if versions else _NO_VERSION_IS_SO_OLD
+    older_than = None if versions else NO_VERSION_IS_SO_OLD
     if dry_run:
         return dataset.explain_cleanup_old_versions(
             older_than=older_than,

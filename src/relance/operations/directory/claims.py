@@ -82,13 +82,13 @@ class Claim:
         self.stored = swap(self.context, self.name, marker, over=self.stored)
 
 
-def claim_purge(context: Context, name: str, over: StoredMarker) -> Claim:
-    """Take the table for purging; only the holder deletes files.
+def claim_purge(context: Context, name: str, over: StoredMarker, token: str | None = None) -> Claim:
+    """Take the table for purging, under a token of its own or one that several know.
 
     Raises:
         ConcurrentModificationError: another client moved the marker first.
     """
-    return _claim(context, name, over, _purge_marker, swap)
+    return _claim(context, name, over, _purge_marker, swap, token)
 
 
 def claim_revival(context: Context, name: str, over: StoredMarker, swap: Swap = swap) -> Claim:
@@ -114,12 +114,13 @@ def _claim(
     over: StoredMarker,
     make: Callable[[Marker, str, str, datetime], Marker],
     swap: Swap,
+    token: str | None = None,
 ) -> Claim:
     # The lease counts from before the request: its answer may come late.
     deadline = context.clock.monotonic() + context.timing.lease.total_seconds()
     until = context.clock.now() + context.timing.lease
     nonce = new_nonce()
-    stored = swap(context, name, make(over.marker, nonce, nonce, until), over=over)
+    stored = swap(context, name, make(over.marker, nonce, token or nonce, until), over=over)
     return Claim(context, name, stored, deadline, make)
 
 

@@ -18,7 +18,7 @@ from relance.listing.signs import remove_signs
 from relance.locations import table_directory
 from relance.operations.context import Context
 from relance.operations.deletion import Progress, PurgeOptions, PurgeResult, delete_directory
-from relance.operations.directory.claims import busy, claim_purge, settled_marker
+from relance.operations.directory.claims import Claim, busy, claim_purge, settled_marker
 from relance.resolution import not_found
 from relance.storage.probe import require_replace
 
@@ -35,6 +35,14 @@ def purge_name(context: Context, table_id: TableId, options: PurgeOptions) -> Pu
         require_replace(context.storage, to_do="purging")
         stored = purgeable_marker(context, table_id, force=options.force)
         claim = claim_purge(context, table_id.name, stored)
+    except RelanceError as failure:
+        return done.result(error=failure)
+    return purge_claimed(context, table_id, claim, done)
+
+
+def purge_claimed(context: Context, table_id: TableId, claim: Claim, done: Progress) -> PurgeResult:
+    """Delete the files of a table that was claimed; a failure is part of the result."""
+    try:
         directory = table_directory(table_id.name)
         left = delete_directory(context.storage, directory, before_batch=claim.ensure, done=done)
         if left:

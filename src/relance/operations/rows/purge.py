@@ -27,7 +27,15 @@ def purge_row(context: Context, manifest: Manifest, dropped: Entry, options: Pur
     done = Progress(dropped.original_parts, options)
     try:
         require_purgeable(context, dropped, force=options.force)
-        claim = _claim(context, manifest, dropped)
+        claim = claim_row(context, manifest, dropped)
+    except RelanceError as failure:
+        return done.result(error=failure)
+    return purge_claimed_row(context, dropped, claim, done)
+
+
+def purge_claimed_row(context: Context, dropped: Entry, claim: RowClaim, done: Progress) -> PurgeResult:
+    """Delete the files of a generation that was claimed, then its row; a failure is part of the result."""
+    try:
         if dropped.object_type == ObjectType.TABLE:
             directory = check_directory(dropped.location or "")
             left = delete_directory(context.storage, directory, before_batch=claim.ensure, done=done)
@@ -65,7 +73,13 @@ def require_purgeable(context: Context, dropped: Entry, *, force: bool) -> Marke
     return marker
 
 
-def _claim(context: Context, manifest: Manifest, dropped: Entry) -> RowClaim:
+def claim_row(context: Context, manifest: Manifest, dropped: Entry, token: str | None = None) -> RowClaim:
+    """Take a generation for purging, under a token of its own or one that several know.
+
+    Raises:
+        ConcurrentModificationError: another client moved the row first.
+        InvalidTableStateError: another row leads to the same files.
+    """
     # The lease counts from before the request: its answer may come late.
     deadline = context.clock.monotonic() + context.timing.lease.total_seconds()
     until = context.clock.now() + context.timing.lease
@@ -74,7 +88,7 @@ def _claim(context: Context, manifest: Manifest, dropped: Entry) -> RowClaim:
     def plan(snapshot: Snapshot) -> tuple[Change, RowClaim]:
         found, marker = same_drop(snapshot, dropped)
         _refuse_shared(snapshot, found)
-        claimed = moves.claim_purge(marker, nonce, token=nonce, until=until)
+        claimed = moves.claim_purge(marker, nonce, token=token or nonce, until=until)
         entry = found.with_marker(claimed)
         claim = RowClaim(context, manifest, entry, claimed, deadline, _renewed)
         return move(snapshot, found, entry), claim

@@ -1,0 +1,143 @@
+"""Which tables of a root read files of other tables of it: shallow clones, live or dropped.
+
+Lance does not know who cloned a table, so cleaning one asks here which of its files others name.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+
+import lance
+
+from relance.errors import InvalidInputError, InvalidTableStateError, RelanceError
+from relance.lance_errors import lance_errors, open_at
+from relance.locations import VERSIONS_DIRECTORY, Scheme, directory_of_location
+from relance.manifest.entry import ObjectType
+from relance.manifest.schema import MANIFEST_DIRECTORY
+from relance.operations.context import Context
+
+_PARALLEL = 16
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """A table, and the directories of the root that it reads besides its own."""
+
+    directory: str
+    bases: tuple[str, ...]
+
+
+class ClonesOfRun:
+    """The clones of a root, looked for once in a run and process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: list[Clone] | None = None
+
+    def get(self, context: Context) -> list[Clone]:
+        with self._lock:
+            if self._found is None:
+                self._found = find_clones(context)
+            return self._found
+
+
+@lru_cache(maxsize=8)
+def clones_of_run(run: str, root: str) -> ClonesOfRun:
+    """Return what the tasks of one run in this process share."""
+    return ClonesOfRun()
+
+
+def find_clones(context: Context) -> list[Clone]:
+    """Open every table of the root, also dropped ones, and return those that read files of others.
+
+    Raises:
+        InvalidTableStateError: a table cannot be read, so nobody can tell what it names.
+    """
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        found = pool.map(lambda each: _look_at(context, each), sorted(_directories(context)))
+        return [each for each in found if each is not None]
+
+
+def _directories(context: Context) -> Iterator[str]:
+    yield from (
+        each
+        for each in context.storage.list_level("").directories
+        if each.split("/")[0] != MANIFEST_DIRECTORY
+    )
+    if context.manifest is not None:
+        for row in context.manifest.latest().all_rows():
+            location = row["location"] or ""
+            if row["object_type"] == ObjectType.TABLE and "/" in location:
+                yield location
+
+
+def _look_at(context: Context, directory: str) -> Clone | None:
+    for attempt in range(_ATTEMPTS):
+        if not context.storage.which_exist([f"{directory}/{VERSIONS_DIRECTORY}/"]):
+            return None  # not a table, or one that is being purged
+        try:
+            bases = _bases(context, directory)
+        except RelanceError as cause:
+            if attempt < _ATTEMPTS - 1:
+                continue  # its files may be going under our hands
+            raise InvalidTableStateError(
+                f"the table at '{directory}' cannot be read, so nobody can tell which files of others it "
+                "names: mend it, or drop and purge it, or clean with look_for_clones=False"
+            ) from cause
+        return Clone(directory, bases) if bases else None
+    return None
+
+
+def _bases(context: Context, directory: str) -> tuple[str, ...]:
+    with lance_errors(f"table at '{directory}'", context.lance_options()):
+        paths = [each.path for each in _open(context, directory).base_paths().values()]
+    found = (directory_in_root(context, path) for path in paths)
+    return tuple(each for each in found if each is not None)
+
+
+def _open(context: Context, directory: str) -> lance.LanceDataset:
+    return open_at(context.location_of(directory), context.lance_options(), directory)
+
+
+def directory_in_root(context: Context, uri: str) -> str | None:
+    """Return the key that a URI or path of Lance's stands for, None when it is outside the root."""
+    root = context.root.uri
+    if context.root.scheme is Scheme.FILE:
+        root, uri = os.path.realpath(root), os.path.realpath(uri.removeprefix("file://"))
+    try:
+        return directory_of_location(uri, root_uri=root)
+    except InvalidInputError:
+        return None
+
+
+def files_of_clones(context: Context, clones: list[Clone], directory: str) -> frozenset[str]:
+    """Return the files of a table that its clones name, relative to its directory."""
+    named: set[str] = set()
+    for clone in clones:
+        if clone.directory == directory or not any(_overlap(base, directory) for base in clone.bases):
+            continue
+        with lance_errors(f"table at '{clone.directory}'", context.lance_options()):
+            for batch in _open(context, clone.directory).tracked_files():
+                named.update(_below(context, directory, batch.to_pylist()))
+    return frozenset(named)
+
+
+def _overlap(base: str, directory: str) -> bool:
+    return f"{base}/".startswith(f"{directory}/") or f"{directory}/".startswith(f"{base}/")
+
+
+def _below(context: Context, directory: str, rows: list[dict[str, str]]) -> Iterator[str]:
+    inside: dict[str, str | None] = {}
+    for row in rows:
+        base = row["base_uri"]
+        if base not in inside:
+            inside[base] = directory_in_root(context, base)
+        key = f"{inside[base]}/{row['path']}"
+        if inside[base] is not None and key.startswith(f"{directory}/"):
+            yield key[len(directory) + 1 :]

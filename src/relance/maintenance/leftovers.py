@@ -1,0 +1,155 @@
+"""Find directories of a root that nothing names. What to do with them is in orphans."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from relance.errors import UnsupportedOperationError
+from relance.identifiers import why_unusable
+from relance.lifecycle.states import State
+from relance.listing.lookup import look_up
+from relance.locations import (
+    DEREGISTERED_FILE,
+    LAYOUT_KEY,
+    RESERVED_FILE,
+    TABLE_SUFFIX,
+    VERSIONS_DIRECTORY,
+)
+from relance.manifest.schema import MANIFEST_DIRECTORY
+from relance.operations.context import Context
+from relance.operations.scrub_manifest import HASHED_DIRECTORY
+from relance.storage.protocol import ObjectInfo
+
+
+class Kind(StrEnum):
+    """What a directory is that nothing names."""
+
+    AT_HOME = "at home"
+    """`<name>.lance` without a version: of a create in the directory of its name."""
+    OWN = "own"
+    """A directory made up by the catalog, without a version: of a create, or of a job that writes files."""
+    WITH_VERSIONS = "with versions"
+    """The same with a version: of a create that died just before its row came, or a deregistered table."""
+
+
+class Kept(StrEnum):
+    """Why a directory that nothing names stays."""
+
+    YOUNG = "young"
+    UNKNOWN_AGE = "of unknown age"
+    WITH_VERSIONS = "with versions"
+    DECLARED = "declared"
+    FOREIGN = "foreign"
+    """Not of a kind that the catalog makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A directory that may go."""
+
+    directory: str
+    kind: Kind
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a look at the root showed."""
+
+    orphans: tuple[Orphan, ...]
+    kept: tuple[tuple[str, Kept], ...]
+
+    def note(self) -> str:
+        """Tell what stays, and why."""
+        counts = Counter(why for _, why in self.kept)
+        return ", ".join(f"{counts[why]} {why}" for why in Kept if counts[why])
+
+
+def find_orphans(context: Context, before: datetime, *, with_versions: bool) -> Findings:
+    """Look for directories that nothing names and of which every file was written before a moment.
+
+    Raises:
+        UnsupportedOperationError: the root has a manifest, and the catalog is opened without it.
+    """
+    # First the directories, then the rows: one that gets its row in between is not taken for an orphan.
+    directories = context.storage.list_level("").directories
+    if context.manifest is None and MANIFEST_DIRECTORY in directories:
+        raise UnsupportedOperationError(
+            "this root has a manifest, which may name directories: "
+            "open the catalog with manifest_enabled=true"
+        )
+    named = _named(context)
+    orphans: list[Orphan] = []
+    kept: list[tuple[str, Kept]] = []
+    for directory in sorted(directories):
+        if directory in named or directory == MANIFEST_DIRECTORY or directory.startswith(LAYOUT_KEY):
+            continue
+        kind = kind_of(context, directory)
+        if kind is None:
+            continue
+        if isinstance(kind, Kind) and not (kind is Kind.WITH_VERSIONS and not with_versions):
+            found = measure(context.storage.list_recursive(directory), before)
+            if isinstance(found, Kept):
+                kept.append((directory, found))
+            else:
+                orphans.append(Orphan(directory, kind, len(found), sum(each.size for each in found)))
+        else:
+            kept.append((directory, Kept.WITH_VERSIONS if isinstance(kind, Kind) else kind))
+    return Findings(tuple(orphans), tuple(kept))
+
+
+def _named(context: Context) -> frozenset[str]:
+    """Return the top directories that rows lead to or below, and those of names that rows keep."""
+    if context.manifest is None:
+        return frozenset()
+    return frozenset(_names_of_rows(context.manifest.latest().all_rows()))
+
+
+def _names_of_rows(rows: Iterable[object]) -> Iterator[str]:
+    for row in rows:
+        assert isinstance(row, dict)  # of Arrow's rows
+        yield f"{row['object_id']}{TABLE_SUFFIX}"
+        if row["location"]:
+            yield str(row["location"]).strip("/").split("/")[0]
+
+
+def kind_of(context: Context, directory: str) -> Kind | Kept | None:
+    """Tell what a directory is that no row names; None when it is a table, or a marker tells about it.
+
+    Raises:
+        InvalidTableStateError: its marker cannot be understood.
+    """
+    if directory.endswith(TABLE_SUFFIX):
+        name = directory.removesuffix(TABLE_SUFFIX)
+        if why_unusable(name) is not None or not context.settings.dir_listing:
+            return Kept.FOREIGN
+        facts = look_up(context.storage, name)
+        # A deregistered table holds one; leftovers are hidden like it while they are removed.
+        in_removal = facts.state is State.DEREGISTERED and not facts.deregistered_inside
+        return Kind.AT_HOME if not facts.holds_table and (not facts.hidden or in_removal) else None
+    if context.manifest is None or not HASHED_DIRECTORY.fullmatch(directory):
+        return Kept.FOREIGN
+    versions, reserved, hidden = (
+        f"{directory}/{VERSIONS_DIRECTORY}/",
+        f"{directory}/{RESERVED_FILE}",
+        f"{directory}/{DEREGISTERED_FILE}",
+    )
+    present = context.storage.which_exist([versions, reserved, hidden])
+    if versions in present:
+        return Kind.WITH_VERSIONS
+    return Kept.DECLARED if present else Kind.OWN
+
+
+def measure(infos: Iterable[ObjectInfo], before: datetime) -> list[ObjectInfo] | Kept:
+    """Return the files of a directory if all are old, else why not."""
+    found = list(infos)
+    if not found or any(each.modified is None for each in found):
+        return Kept.UNKNOWN_AGE
+    if any(each.modified is not None and each.modified >= before for each in found):
+        return Kept.YOUNG
+    return found

@@ -1,0 +1,123 @@
+"""Maintain tables of a catalog: one call for every job, with the choice of where it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from relance.errors import InvalidInputError
+from relance.maintenance.execute import Progress, Run
+from relance.maintenance.runner import Runner, ThreadRunner, open_catalog
+from relance.maintenance.work import CatalogRef, Job, Report, Result
+from relance.operations.places import table_id_of
+
+_MANY_TABLES = 200
+"""From so many tables on it pays to visit them from several machines."""
+
+
+class Engine(StrEnum):
+    """Where to work."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where tables are visited, where the tasks of giant ones are done, and why."""
+
+    near: Runner
+    far: Runner
+    why: str
+
+
+def choose(engine: Engine, spark: Runner | None, *, tables: int, local: Runner | None = None) -> Choice:
+    """Return where a job over so many tables runs.
+
+    Raises:
+        InvalidInputError: Spark is asked for and there is none.
+    """
+    here = local or ThreadRunner()
+    if engine is Engine.SPARK:
+        if spark is None:
+            raise InvalidInputError("engine 'spark' needs a Spark session: give one, or use engine 'local'")
+        return Choice(spark, spark, "spark: asked for")
+    if engine is Engine.LOCAL or spark is None:
+        return Choice(here, here, "local: asked for" if engine is Engine.LOCAL else "local: no Spark session")
+    if spark.slots <= here.slots:
+        why = f"local: Spark's {spark.slots} slots are no more than this machine's {here.slots} threads"
+        return Choice(here, here, why)
+    if tables < _MANY_TABLES:
+        return Choice(here, spark, f"local for {tables} tables, spark ({spark.slots} slots) for giant ones")
+    return Choice(spark, spark, f"spark: {tables} tables on {spark.slots} slots")
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A run whose results come one by one."""
+
+    engine: str
+    tables: int
+    results: Iterator[Result]
+
+
+def start(
+    catalog: CatalogRef,
+    job: Job,
+    tables: Sequence[Sequence[str]] | None = None,
+    *,
+    engine: Engine | str = Engine.AUTO,
+    spark: Runner | None = None,
+    dry_run: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Started:
+    """Begin a job over the named tables, or over all that it is for; results come as tables are done.
+
+    Raises:
+        InvalidInputError: an id or the engine cannot be used.
+    """
+    context = open_catalog(catalog)
+    if tables is None:
+        chosen = list(job.targets(context))
+    else:
+        chosen = [tuple(table_id_of(context, each).parts) for each in tables]
+    if len(set(chosen)) != len(chosen):
+        raise InvalidInputError("a table is named twice")
+    choice = choose(_engine(engine), spark, tables=len(chosen))
+    run = Run(job, catalog, choice.near, choice.far, dry_run=dry_run, progress=progress)
+    return Started(choice.why, len(chosen), run.results(chosen))
+
+
+def maintain(
+    catalog: CatalogRef,
+    job: Job,
+    tables: Sequence[Sequence[str]] | None = None,
+    *,
+    engine: Engine | str = Engine.AUTO,
+    spark: Runner | None = None,
+    dry_run: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Do a job over the named tables, or over all that it is for, and return a result for each.
+
+    A table that fails does not stop the others: its error is in its result. A dry run shows the plan.
+
+    Raises:
+        InvalidInputError: an id or the engine cannot be used.
+    """
+    began = time.monotonic()
+    started = start(catalog, job, tables, engine=engine, spark=spark, dry_run=dry_run, progress=progress)
+    results = tuple(sorted(started.results, key=lambda each: each.table))
+    duration = timedelta(seconds=time.monotonic() - began)
+    return Report(job.name, started.engine, dry_run, results, duration)
+
+
+def _engine(text: Engine | str) -> Engine:
+    try:
+        return Engine(text)
+    except ValueError:
+        raise InvalidInputError(f"unknown engine {text!r}: use one of {', '.join(Engine)}") from None

@@ -1,0 +1,115 @@
+"""Where tasks run: the protocol, and threads of this process. The Spark runner is in spark.runner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from relance.errors import InternalError, RelanceError
+from relance.maintenance.work import CatalogRef, Task
+from relance.operations.context import Context, shared_context
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Tasks that one worker does one after another."""
+
+    tasks: tuple[tuple[int, Task], ...]
+    """Each with its number in the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of one task."""
+
+    number: int
+    value: Any = None
+    error: RelanceError | None = None
+
+
+class Runner(Protocol):
+    """Runs slices of tasks, wherever."""
+
+    @property
+    def name(self) -> str:
+        """`local` or `spark`."""
+
+    @property
+    def slots(self) -> int:
+        """How many slices run at once."""
+
+    def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
+        """Run all slices and yield what came of each task as it comes, in any order.
+
+        A task that fails does not stop the others; `what` says in a few words what is going on.
+        """
+
+
+class ThreadRunner:
+    """Runs tasks on threads: Lance does its work outside the interpreter's lock."""
+
+    name = "local"
+
+    def __init__(self, slots: int | None = None) -> None:
+        self.slots = slots or os.cpu_count() or 2
+
+    def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
+        with ThreadPoolExecutor(self.slots, thread_name_prefix=f"relance {what}") as pool:
+            running = [pool.submit(run_slice, catalog, each) for each in slices]
+            try:
+                for future in as_completed(running):
+                    yield from future.result()
+            finally:
+                for future in running:
+                    future.cancel()
+
+
+def run_slice(catalog: CatalogRef, tasks: Slice) -> list[Done]:
+    """Run the tasks of a slice, and keep what goes wrong with one from the others."""
+    context = open_catalog(catalog)
+    return [_run(context, number, task) for number, task in tasks.tasks]
+
+
+def _run(context: Context, number: int, task: Task) -> Done:
+    try:
+        return Done(number, task.run(context))
+    except RelanceError as error:
+        return Done(number, error=error)
+    except Exception as error:  # noqa: BLE001  # one table's surprise must not fail the others
+        failure = InternalError(f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+        return Done(number, error=failure)
+
+
+def open_catalog(catalog: CatalogRef) -> Context:
+    """Return the opened catalog, the same one for all tasks of this process."""
+    return shared_context(catalog.properties)
+
+
+def slices_of(
+    tasks: Sequence[Task], *, slots: int, least_seconds: float = 1.0, most_seconds: float = 5.0
+) -> list[Slice]:
+    """Cut the tasks into slices of about equal weight, neighbours together.
+
+    A slice is worth its overhead if it takes `least_seconds`, and its results come when all of it is done,
+    so it takes no more than `most_seconds`. There are enough slices for all slots to end at about the same
+    time, and a heavy task is a slice of its own.
+    """
+    total = sum(task.weight for task in tasks)
+    share = min(most_seconds, max(least_seconds, total / (slots * 8)))
+    slices: list[Slice] = []
+    current: list[tuple[int, Task]] = []
+    weight = 0.0
+    for numbered in enumerate(tasks):
+        heavy = numbered[1].weight
+        if current and weight + heavy > share:
+            slices.append(Slice(tuple(current)))
+            current, weight = [], 0.0
+        current.append(numbered)
+        weight += heavy
+    if current:
+        slices.append(Slice(tuple(current)))
+    return slices

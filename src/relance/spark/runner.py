@@ -1,0 +1,78 @@
+"""Runs maintenance tasks on Spark's executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from py4j.protocol import Py4JError
+from pyspark import inheritable_thread_target
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from relance.errors import InternalError, UnsupportedOperationError
+from relance.maintenance.runner import Done, Slice, run_slice
+from relance.maintenance.work import CatalogRef
+
+_TRIES = 3
+"""How often a slice is given to Spark, which by itself tries each task as often as it is set to."""
+
+
+class SparkRunner:
+    """Runs each slice as a Spark job of one task, as many at once as Spark has slots.
+
+    So results come back as they are ready, and what happens to one executor costs one slice.
+    """
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Take a session.
+
+        Raises:
+            UnsupportedOperationError: it is one of Spark Connect, which gives no tasks to clients.
+        """
+        try:
+            self._context = spark.sparkContext
+        except (PySparkException, AttributeError) as cause:
+            raise UnsupportedOperationError(
+                "maintenance on Spark needs a session on the driver, not one of Spark Connect: "
+                "use engine 'local', or submit the job to the cluster"
+            ) from cause
+        self._session = spark
+        self.slots = max(1, self._context.defaultParallelism)
+
+    def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
+        with ThreadPoolExecutor(self.slots, thread_name_prefix=f"relance {what}") as pool:
+            call = inheritable_thread_target(self._session)(self._run)
+            running = [pool.submit(call, catalog, each, what) for each in slices]
+            try:
+                for future in as_completed(running):
+                    yield from future.result()
+            finally:
+                for future in running:
+                    future.cancel()
+
+    def _run(self, catalog: CatalogRef, tasks: Slice, what: str) -> list[Done]:
+        """Run a slice on an executor; one that keeps killing executors is run task by task."""
+        failure: Exception | None = None
+        for _ in range(_TRIES):
+            try:
+                return self._submit(catalog, tasks, what)
+            except (Py4JError, PySparkException) as error:
+                failure = error
+        if len(tasks.tasks) > 1:
+            return [done for each in tasks.tasks for done in self._run(catalog, Slice((each,)), what)]
+        lost = InternalError(f"the task was lost {_TRIES} times: {str(failure).splitlines()[0]}")
+        return [Done(number, error=lost) for number, _ in tasks.tasks]
+
+    def _submit(self, catalog: CatalogRef, tasks: Slice, what: str) -> list[Done]:
+        # What the Spark UI shows for the job and for its stage.
+        self._context.setJobDescription(what)
+        self._context.setLocalProperty("callSite.short", what)
+        work = self._context.parallelize([(catalog, tasks)], 1)
+        return [done for each in work.map(_run_there).collect() for done in each]
+
+
+def _run_there(work: tuple[CatalogRef, Slice]) -> list[Done]:
+    return run_slice(*work)

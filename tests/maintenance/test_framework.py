@@ -1,0 +1,213 @@
+"""The framework of maintenance: slices, retries, giant tables, failures, progress."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    OutcomeUnknownError,
+    ServiceUnavailableError,
+)
+from relance.maintenance import execute
+from relance.maintenance.execute import ATTEMPTS, Progress, Run
+from relance.maintenance.maintain import Engine, choose, maintain
+from relance.maintenance.progress import Display
+from relance.maintenance.runner import ThreadRunner, slices_of
+from relance.maintenance.work import CatalogRef, Effect, Estimate, Result, TablePlan
+from relance.operations.context import Context
+
+PLANNED = Estimate(rows=3)
+TABLES = tuple((f"t{number}",) for number in range(10))
+
+
+@dataclass(frozen=True)
+class Step:
+    number: int
+    weight: float = 1.0
+
+    def run(self, context: Context) -> int:
+        if self.number < 0:
+            raise ZeroDivisionError("a surprise")
+        return self.number
+
+
+@dataclass(frozen=True)
+class Plan:
+    tasks: tuple[Step, ...]
+    job: Adding
+    table: tuple[str, ...]
+    estimate: Estimate = PLANNED
+
+    def finish(self, context: Context, values: Sequence[int]) -> Effect:
+        failures = self.job.failures.setdefault(self.table, [])
+        if failures:
+            raise failures.pop()
+        return Effect(rows=sum(values), note=str(list(values)))
+
+
+@dataclass(frozen=True)
+class Adding:
+    """Adds numbers; `failures` are raised by the commits of a table, one after another."""
+
+    steps: int = 3
+    idle: frozenset[tuple[str, ...]] = frozenset()
+    surprising: frozenset[tuple[str, ...]] = frozenset()
+    failures: dict[tuple[str, ...], list[Exception]] = field(default_factory=dict)
+    name: str = "adding"
+
+    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
+        return TABLES
+
+    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+        if table in self.idle:
+            return None
+        first = -1 if table in self.surprising else 0
+        return Plan(tuple(Step(first + each) for each in range(self.steps)), self, table)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> CatalogRef:
+    return CatalogRef((("root", str(tmp_path)),))
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "back_off", lambda attempt: None)
+
+
+def _by_table(results: Sequence[Result]) -> dict[str, Result]:
+    return {each.table[0]: each for each in results}
+
+
+@pytest.mark.parametrize("giant_seconds", [0.0, 1000.0], ids=["giant", "small"])
+class TestRuns:
+    def _run(
+        self, catalog: CatalogRef, job: Adding, giant_seconds: float, **options: bool
+    ) -> dict[str, Result]:
+        runner = ThreadRunner(2)
+        run = Run(job, catalog, runner, runner, giant_seconds=giant_seconds, **options)  # type: ignore[arg-type]
+        return _by_table(list(run.results(TABLES)))
+
+    def test_every_table_gets_one_result_with_the_values_in_order(
+        self, catalog: CatalogRef, giant_seconds: float
+    ) -> None:
+        found = self._run(catalog, Adding(20, idle=frozenset({("t3",)})), giant_seconds)
+        assert found.pop("t3").effect is None
+        assert len(found) == 9
+        for result in found.values():
+            assert result.effect is not None
+            assert result.effect.note == str(list(range(20)))
+
+    def test_a_conflict_is_planned_again_and_a_storm_ends(
+        self, catalog: CatalogRef, giant_seconds: float
+    ) -> None:
+        conflict, busy = ConcurrentModificationError("t"), ServiceUnavailableError("busy")
+        job = Adding(failures={("t1",): [conflict, busy], ("t2",): [conflict] * 100})
+        found = self._run(catalog, job, giant_seconds)
+        assert (found["t1"].attempts, found["t1"].error) == (3, None)
+        assert found["t2"].attempts == ATTEMPTS
+        assert isinstance(found["t2"].error, ConcurrentModificationError)
+        assert all(found[name].changed for name in found if name != "t2")
+
+    def test_an_unknown_outcome_and_a_surprise_are_reported_and_not_tried_again(
+        self, catalog: CatalogRef, giant_seconds: float
+    ) -> None:
+        job = Adding(surprising=frozenset({("t4",)}), failures={("t5",): [OutcomeUnknownError("lost")]})
+        found = self._run(catalog, job, giant_seconds)
+        assert "ZeroDivisionError: a surprise" in str(found["t4"].error)
+        assert (found["t5"].attempts, type(found["t5"].error)) == (1, OutcomeUnknownError)
+        assert sum(each.changed for each in found.values()) == 8
+
+    def test_a_dry_run_plans_and_does_nothing(self, catalog: CatalogRef, giant_seconds: float) -> None:
+        job = Adding(failures={each: [ConcurrentModificationError("t")] for each in TABLES})
+        found = self._run(catalog, job, giant_seconds, dry_run=True)
+        assert all(each.planned == PLANNED for each in found.values())
+        assert all(len(left) == 1 for left in job.failures.values())
+
+
+def test_results_can_be_pickled(catalog: CatalogRef) -> None:
+    report = maintain(catalog, Adding(failures={("t1",): [OutcomeUnknownError("lost")]}))
+    assert str(pickle.loads(pickle.dumps(report)).failed[0].error) == str(report.failed[0].error)
+
+
+def test_slices_hold_every_task_once_and_small_ones_share() -> None:
+    small = slices_of([Step(each, 1 / 64) for each in range(640)], slots=2)
+    assert len(small) == 10
+    assert [number for each in small for number, _ in each.tasks] == list(range(640))
+    heavy = slices_of([Step(0, 0.01), Step(1, 30.0), Step(2, 0.01), Step(3, 30.0)], slots=2)
+    assert [len(each.tasks) for each in heavy] == [1, 1, 1, 1]
+    assert slices_of([], slots=2) == []
+
+
+def test_giant_tables_take_turns(catalog: CatalogRef) -> None:
+    order: list[str] = []
+    lock = threading.Lock()
+
+    @dataclass(frozen=True)
+    class Noting:
+        table: str
+        weight: float = 6.0
+
+        def run(self, context: Context) -> int:
+            with lock:
+                order.append(self.table)
+            return 0
+
+    class TwoGiants(Adding):
+        def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan:
+            return Plan(tuple(Noting(table[0]) for _ in range(4)), self, table)  # type: ignore[misc]  # other tasks
+
+    runner = ThreadRunner(1)
+    list(Run(TwoGiants(), catalog, runner, runner).results([("a",), ("b",)]))
+    assert order == ["a", "b"] * 4
+
+
+class TestChoice:
+    def test_spark_is_taken_when_it_has_more_to_give(self) -> None:
+        small, big = ThreadRunner(2), ThreadRunner(8)
+        assert choose(Engine.AUTO, None, tables=5).why.startswith("local")
+        assert choose(Engine.AUTO, small, tables=5000, local=ThreadRunner(2)).why.startswith(
+            "local: Spark's 2"
+        )
+        few = choose(Engine.AUTO, big, tables=5, local=small)
+        assert (few.near, few.far) == (small, big)
+        many = choose(Engine.AUTO, big, tables=5000, local=small)
+        assert (many.near, many.far) == (big, big)
+        assert choose(Engine.LOCAL, big, tables=5000, local=small).far is small
+        with pytest.raises(InvalidInputError, match="Spark session"):
+            choose(Engine.SPARK, None, tables=5)
+
+    def test_unknown_engines_and_tables_named_twice_are_refused(self, catalog: CatalogRef) -> None:
+        with pytest.raises(InvalidInputError, match="auto, local, spark"):
+            maintain(catalog, Adding(), engine="ray")
+        with pytest.raises(InvalidInputError, match="twice"):
+            maintain(catalog, Adding(), [["a"], ["a"]])
+
+
+class TestDisplay:
+    def test_lines_come_now_and_then_and_at_the_end(self) -> None:
+        stream, clock = io.StringIO(), iter(range(0, 100, 4))
+        display = Display(stream, lambda: float(next(clock)))
+        for done in range(6):
+            display(Progress("adding", done, 5, 1))
+        assert stream.getvalue().splitlines()[0] == "adding: 0 of 5 tables, 1 failed"
+        assert stream.getvalue().splitlines()[-1] == "adding: 5 of 5 tables, 1 failed"
+        assert len(stream.getvalue().splitlines()) < 6
+
+    def test_a_terminal_gets_a_bar(self) -> None:
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        stream = Terminal()
+        Display(stream)(Progress("adding", 1, 2, 0, tasks=3, all_tasks=6))
+        assert stream.getvalue().startswith("\r[############............]  50% adding: 1 of 2 tables")

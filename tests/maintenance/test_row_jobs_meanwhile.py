@@ -1,0 +1,126 @@
+"""Row deletes and updates while others write: what was acknowledged is there, and nothing comes back."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tests.catalog.helpers import V1, LocalPlace, ipc, local_place
+from tests.data.helpers import V2
+from tests.maintenance import meanwhile
+from tests.maintenance.row_jobs import (
+    GIANT,
+    ROWS,
+    SMALL,
+    effect_of,
+    ids,
+    make,
+    opened,
+    result_of,
+    rows,
+    unused_files,
+)
+
+from relance.errors import ConcurrentModificationError
+from relance.maintenance.row_deletes import DeleteRows
+from relance.maintenance.updates import UpdateRows
+from relance.maintenance.work import Job
+
+
+@pytest.fixture(params=["V1", "V2"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> LocalPlace:
+    """A root on local disk in each mode."""
+    return local_place(tmp_path / "root", V1 if request.param == "V1" else V2)
+
+
+@pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
+def test_a_storm_on_the_same_fragments_ends_with_all_done(place: LocalPlace, stable: bool) -> None:
+    make(place, stable=stable)
+    deletes: list[Job] = [DeleteRows(f"id % 10 = {each}") for each in range(3)]
+    bumps: list[Job] = [UpdateRows({"n": "n + 1"}, f"id % {each} >= 0") for each in range(1, 5)]
+    with ThreadPoolExecutor(4) as pool:
+        giants = [GIANT, SMALL]
+        runs = [
+            pool.submit(result_of, place, job, giant=giants[number % 2])
+            for number, job in enumerate([*bumps, *deletes])
+        ]
+        results = [each.result() for each in runs]
+    assert [each.error for each in results] == [None] * 7
+    found = opened(place).to_table().to_pylist()
+    assert sorted(each["id"] for each in found) == [each for each in range(ROWS) if each % 10 > 2]
+    assert {each["n"] for each in found} == {4}
+    assert unused_files(place) == set()
+
+
+class _Others:
+    """Clients that write through the catalog, and remember what they were told was done."""
+
+    def __init__(self, place: LocalPlace, stop: threading.Event) -> None:
+        self.place = place
+        self.stop = stop
+        self.added: set[int] = set()
+        self.deleted: set[int] = set()
+        self.bumped: dict[int, int] = {}
+
+    def append(self, number: int) -> None:
+        first = 1000 + 10 * number
+        self.place.open().insert_into_table({"id": ["t"]}, ipc(rows(first, 10)))
+        self.added.update(range(first, first + 10))
+
+    def delete(self, number: int) -> None:
+        row = 1 + 2 * (number % 30)
+        self.place.open().delete_from_table({"id": ["t"], "predicate": f"id = {row}"})
+        self.deleted.add(row)
+
+    def update(self, number: int) -> None:
+        row = 1000 + number
+        updates = [["n", "n + 100"]]
+        done = self.place.open().update_table({"id": ["t"], "predicate": f"id = {row}", "updates": updates})
+        self.bumped[row] = 100 * (done.updated_rows or 0)
+
+    def compact(self, _number: int) -> None:
+        meanwhile.compact(self.place)
+
+    def keep_doing(self, what: Callable[[int], None]) -> None:
+        for number in count():
+            if self.stop.is_set():
+                return
+            try:
+                what(number)
+            except (ConcurrentModificationError, OSError, RuntimeError) as failure:
+                # Not acknowledged, so not in the history; Lance's compaction has errors of its own.
+                if not re.search(r"[Cc]onflict|[Cc]oncurrent", str(failure)):
+                    raise
+
+
+def test_a_history_of_all_writers_shows_no_lost_and_no_resurrected_row(place: LocalPlace) -> None:
+    make(place)
+    stop = threading.Event()
+    others = _Others(place, stop)
+    with ThreadPoolExecutor(4) as pool:
+        running = [
+            pool.submit(others.keep_doing, each)
+            for each in (others.append, others.delete, others.update, others.compact)
+        ]
+        try:
+            for number in range(0, 30, 3):
+                giant = GIANT if number % 2 else SMALL
+                effect_of(place, DeleteRows(f"id = {number * 2}"), giant=giant)
+                effect_of(place, UpdateRows({"n": "n + 1"}, "id < 60"), giant=giant)
+        finally:
+            stop.set()
+        for each in running:
+            each.result()
+    gone = others.deleted | set(range(0, 60, 6))
+    found = {each["id"]: each["n"] for each in opened(place).to_table().to_pylist()}
+    assert set(found) == (set(range(ROWS)) | others.added) - gone
+    assert opened(place).count_rows() == len(found)
+    assert {found[each] for each in found if each < 60} == {10}
+    for row in others.added:
+        assert found[row] == others.bumped.get(row, 0), row
+    assert ids(place, "id >= 1000") == sorted(others.added)
