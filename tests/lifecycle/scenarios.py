@@ -14,7 +14,7 @@ from lance_namespace import DeclareTableRequest
 from relance.config import StorageOptions, parse_properties
 from relance.errors import ConcurrentModificationError, RelanceError, TableAlreadyExistsError
 from relance.identifiers import TableId
-from relance.lifecycle.marker_store import new_nonce
+from relance.lifecycle.marker_store import new_nonce, read_marker
 from relance.lifecycle.retention import Timing
 from relance.listing.layout import flag_new_root
 from relance.listing.signs import sign_creating
@@ -72,10 +72,12 @@ def overwrites(data: str) -> Step:
 
 def _written(context: Context, data: str, mode: CreateMode) -> Any:
     """Do what a distributed write does: the files first, by others, and the table's state afterwards."""
+    seen = read_marker(context.storage, TABLE)
+    hidden = seen.marker.nonce if seen is not None and seen.marker.hides else None
     sign_creating(context.storage, TABLE)
     file = new_nonce()
     context.storage.create(f"{TABLE}.lance/data/{file}", json.dumps(data).encode())
-    written = WrittenData(f"{TABLE}.lance", data, (), frozenset({file}))
+    written = WrittenData(f"{TABLE}.lance", data, (), frozenset({file}), marker=hidden)
     return create(context, NewTable(TABLE_ID, written, StorageOptions()), mode)
 
 

@@ -16,11 +16,11 @@ from tests.lifecycle.scenarios import (
     LONG,
     Step,
     creates,
-    creates_of_files,
     declares,
     drops,
     make_scenario,
     overwrites,
+    overwrites_of_files,
     purges,
     run_all,
     sweeps,
@@ -156,5 +156,7 @@ def test_without_the_wait_a_purge_takes_files_that_an_overwrite_is_committing() 
 
 def test_without_looking_for_written_files_a_table_is_shown_whose_data_a_purge_took() -> None:
     with mock.patch.object(model_tables, "require_written"):
-        result = _explore([[creates_of_files("b")], [purges()]], Budget(), start=DROPPED)
+        result = _explore(
+            [[overwrites_of_files("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE
+        )
     assert result.violation is not None

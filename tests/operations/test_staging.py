@@ -268,3 +268,17 @@ def test_a_job_is_found_below_the_compaction_of_an_indexed_table(lake: Lake) -> 
     told = lake.catalog.describe_transaction({"id": [*lake.table, str(lance.dataset(plan.uri).version)]})
     assert (told.properties or {})["operation"] == "Rewrite"
     assert lake.commit(WriteMode.APPEND) > 4
+
+
+def test_files_that_a_purge_has_listed_are_not_committed_although_they_are_still_there(lake: Lake) -> None:
+    lake.commit(WriteMode.CREATE)
+    lake.catalog.drop_table({"id": lake.table})
+    plan, fragments = lake.write(WriteMode.OVERWRITE)
+    kept = {each: Path(each).read_bytes() for each in lake.files()}
+    lake.catalog.purge_table(lake.table, force=True)
+    for name, body in kept.items():  # as if those who delete for the purge were late
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(body)
+    with pytest.raises(ConcurrentModificationError):
+        commit_write(lake.context, plan, fragments)
+    assert not isinstance(lake.catalog.table_status(lake.table), Exists)

@@ -9,6 +9,7 @@ from lance_namespace import CreateTableRequest, CreateTableResponse
 
 from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
 from relance.identifiers import TableId
+from relance.lifecycle.marker_store import read_marker
 from relance.lifecycle.states import State
 from relance.listing.lookup import TableFacts
 from relance.locations import table_directory
@@ -26,7 +27,7 @@ from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.places import left_behind, table_id_of
 from relance.operations.rename import make_way
 from relance.operations.requests import parse_mode, refuse_properties, with_options
-from relance.operations.rows.create import Created, directory_of_row
+from relance.operations.rows.create import Created, row_to_write
 from relance.operations.rows.create import create as create_row
 from relance.resolution import locate
 
@@ -84,12 +85,24 @@ def create(context: Context, new: NewTable, mode: CreateMode) -> Created:
 
 
 @finishing
-def directory_for(context: Context, table_id: TableId) -> str | None:
-    """Return the directory in which a create or an overwrite puts the table, None for a new one."""
+def place_to_write(context: Context, table_id: TableId) -> tuple[str | None, str | None]:
+    """Return the directory in which a create or an overwrite puts the table, None for a new one.
+
+    With it the nonce of the marker that hides what is there, None when nothing does.
+
+    Raises:
+        NamespaceNotFoundError: the namespace does not exist.
+        TableAlreadyExistsError: something else has the name.
+    """
     finish(context, table_id)
     if context.manifest is None or _state_at_home(context, context.manifest, table_id) is not None:
-        return table_directory(table_id.name)
-    return directory_of_row(context.manifest, table_id)
+        stored = read_marker(context.storage, table_id.name)
+        hides = stored is not None and stored.marker.hides
+        return table_directory(table_id.name), stored.marker.nonce if stored is not None and hides else None
+    entry = row_to_write(context.manifest, table_id)
+    if entry is None:
+        return None, None
+    return entry.location, None if entry.marker is None else entry.marker.nonce
 
 
 def _state_at_home(context: Context, manifest: Manifest, table_id: TableId) -> NameState | None:

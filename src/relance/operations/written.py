@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from lance.fragment import FragmentMetadata
 
 from relance.errors import ConcurrentModificationError
+from relance.identifiers import TableId
+from relance.lifecycle.marker import Marker
 from relance.operations.new_table import WrittenData
 from relance.storage.protocol import ObjectStorage
 
@@ -43,6 +45,20 @@ def require_written(storage: ObjectStorage, directory: str, data: WrittenData) -
         raise ConcurrentModificationError(
             f"{len(missing)} of {len(data.files)} data files below '{directory}' are gone, as after a purge: "
             "write them again"
+        )
+
+
+def require_same_drop(table_id: TableId, data: object, marker: Marker) -> None:
+    """Check that a dropped table is still under the marker that it had when its files were written.
+
+    A purge that came between listed them, and those who delete for it may do so late.
+
+    Raises:
+        ConcurrentModificationError: it was dropped, purged or created anew since.
+    """
+    if isinstance(data, WrittenData) and data.marker != marker.nonce:
+        raise ConcurrentModificationError(
+            f"table id '{table_id}' was dropped or purged while it was written: write it again"
         )
 
 

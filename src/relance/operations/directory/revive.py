@@ -11,6 +11,7 @@ from relance.operations.context import Context
 from relance.operations.directory.claims import Claim, Swap, claim_revival
 from relance.operations.lance_tables import StagedData, is_settled
 from relance.operations.new_table import NewTable
+from relance.operations.written import require_same_drop
 from relance.storage.probe import require_replace
 
 
@@ -20,6 +21,7 @@ def revive(context: Context, new: NewTable, stored: StoredMarker, swap: Swap) ->
     Raises:
         ConcurrentModificationError: another client moved the marker.
     """
+    require_same_drop(new.table_id, new.data, stored.marker)
     require_replace(context.storage, to_do="creating a table over a dropped one")
     claim = claim_revival(context, new.name, stored, swap)
     # The new table is not deregistered, whatever the dropped one was; the marker remembers that.

@@ -83,8 +83,8 @@ def newest_dropped(snapshot: Snapshot, object_id: str) -> Entry | None:
     return max(found)[2] if found else None
 
 
-def directory_of_row(manifest: Manifest, table_id: TableId) -> str | None:
-    """Return where the table of a row is, or would be revived; None when it would get a new directory.
+def row_to_write(manifest: Manifest, table_id: TableId) -> Entry | None:
+    """Return the row that a create or an overwrite would write over: visible, or dropped; None for a new one.
 
     Raises:
         NamespaceNotFoundError: the namespace does not exist.
@@ -97,7 +97,7 @@ def directory_of_row(manifest: Manifest, table_id: TableId) -> str | None:
         entry = newest_dropped(snapshot, str(table_id))
     elif entry.object_type != ObjectType.TABLE or not entry.is_visible:
         raise taken(table_id, entry)
-    return None if entry is None else entry.location
+    return entry
 
 
 def _over(context: Context, manifest: Manifest, new: NewTable, mode: CreateMode, entry: Entry) -> Created:

@@ -16,6 +16,7 @@ from relance.operations.lance_tables import is_settled
 from relance.operations.new_table import NewTable
 from relance.operations.rows.claims import RowClaim, same_drop
 from relance.operations.rows.lookups import move, require_free
+from relance.operations.written import require_same_drop
 
 
 def revive(context: Context, manifest: Manifest, new: NewTable, dropped: Entry) -> int:
@@ -46,6 +47,7 @@ def _claim(context: Context, manifest: Manifest, new: NewTable, dropped: Entry, 
 
     def plan(snapshot: Snapshot) -> tuple[Change, RowClaim]:
         found, marker = same_drop(snapshot, dropped)
+        require_same_drop(new.table_id, new.data, marker)
         require_free(context, snapshot, new.table_id)
         claimed = replace(moves.claim_revival(marker, nonce, token=nonce, until=until), version=version)
         entry = found.reviving(claimed)

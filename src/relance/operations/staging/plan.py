@@ -22,7 +22,7 @@ from relance.listing.signs import sign_creating
 from relance.locations import table_directory
 from relance.manifest.entry import check_properties
 from relance.operations.context import Context
-from relance.operations.create import directory_for
+from relance.operations.create import place_to_write
 from relance.operations.directory.claims import busy
 from relance.operations.directory.declare import already_exists, refuse_occupied
 from relance.operations.namespaces import create_namespace
@@ -87,6 +87,8 @@ class WritePlan:
     job: str
     seen_version: int
     """The table's latest version, 0 when it has none."""
+    marker: str | None
+    """The nonce of the marker that hides the table, None when nothing does."""
     fields: str | None
     """Lance's fields of the table that is appended to, with their ids; None: its schema is replaced."""
     files: FileOptions
@@ -143,7 +145,7 @@ def _plan_new(context: Context, table_id: TableId, request: WriteRequest) -> Wri
     schema = request.schema_for(None)
     if request.create_namespaces:
         _create_namespaces(context, table_id.namespace)
-    directory = directory_for(context, table_id)
+    directory, marker = place_to_write(context, table_id)
     if directory == table_directory(table_id.name) and not table_id.namespace:
         _begin_at_home(context, table_id)
     head = None if directory is None else context.tables.head(directory)
@@ -154,7 +156,7 @@ def _plan_new(context: Context, table_id: TableId, request: WriteRequest) -> Wri
         directory=directory,
         schema=schema,
         seen_version=0 if head is None else head.version,
-        fields=None,
+        marker=marker,
     )
 
 
@@ -184,7 +186,8 @@ def _plan(
     directory: str | None,
     schema: pa.Schema,
     seen_version: int,
-    fields: str | None,
+    marker: str | None = None,
+    fields: str | None = None,
 ) -> WritePlan:
     place = directory or new_directory(table_id)
     return WritePlan(
@@ -197,6 +200,7 @@ def _plan(
         schema=schema,
         job=request.job or new_nonce(),
         seen_version=seen_version,
+        marker=marker,
         fields=fields,
         files=request.files,
         properties=check_properties(dict(request.properties)),
