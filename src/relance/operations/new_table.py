@@ -34,6 +34,8 @@ class WrittenData:
     """As JSON of Lance's fragment metadata."""
     files: frozenset[str]
     """Their names below the directory's data folder."""
+    is_private: bool = False
+    """The directory was made up for these files: nobody else knows it."""
     marker: str | None = None
     """The nonce of the marker that hid the table when the job began; only over that one is it revived."""
     marks: Mapping[str, str] = field(default_factory=dict)

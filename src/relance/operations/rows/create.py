@@ -151,6 +151,8 @@ def _moved(new: NewTable) -> ConcurrentModificationError:
 def _fresh(context: Context, manifest: Manifest, new: NewTable) -> Created:
     """Write the table where nobody knows it, then add the row that shows it, which only one creator can."""
     written = new.data if isinstance(new.data, WrittenData) else None
+    if written is not None and not written.is_private:
+        raise _moved(new)  # the table that they were written for was purged, and these files with it
     directory = new_directory(new.table_id) if written is None else written.directory
     try:
         _write_first(context, new, directory)

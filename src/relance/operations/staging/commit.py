@@ -98,6 +98,7 @@ def _written(plan: WritePlan, fragments: Sequence[str], marks: Mapping[str, str]
         schema=plan.schema,
         fragments=tuple(fragments),
         files=files_of(fragments),
+        is_private=plan.is_private,
         marker=plan.marker,
         marks=dict(marks),
         stable_row_ids=plan.files.stable_row_ids,
