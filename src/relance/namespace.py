@@ -120,6 +120,11 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods):
         return f'DirectoryNamespace {{ root: "{self._context.root.uri}" }}'
 
     @property
+    def properties(self) -> tuple[tuple[str, str], ...]:
+        """What the catalog was opened with, storage options among it: do not show it."""
+        return tuple(sorted(self._properties.items()))
+
+    @property
     def root_uri(self) -> str:
         """The root, absolute, as it can be given to another process."""
         return self._context.root.uri

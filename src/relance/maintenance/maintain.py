@@ -12,6 +12,7 @@ from relance.errors import InvalidInputError
 from relance.maintenance.execute import Progress, Run
 from relance.maintenance.runner import Runner, ThreadRunner, open_catalog
 from relance.maintenance.work import CatalogRef, Job, Report, Result
+from relance.namespace import DirectoryNamespace
 from relance.operations.places import table_id_of
 
 _MANY_TABLES = 200
@@ -66,7 +67,7 @@ class Started:
 
 
 def start(
-    catalog: CatalogRef,
+    catalog: DirectoryNamespace | CatalogRef,
     job: Job,
     tables: Sequence[Sequence[str]] | None = None,
     *,
@@ -80,7 +81,8 @@ def start(
     Raises:
         InvalidInputError: an id or the engine cannot be used.
     """
-    context = open_catalog(catalog)
+    reference = catalog if isinstance(catalog, CatalogRef) else CatalogRef(catalog.properties)
+    context = open_catalog(reference)
     if tables is None:
         chosen = list(job.targets(context))
     else:
@@ -88,12 +90,12 @@ def start(
     if len(set(chosen)) != len(chosen):
         raise InvalidInputError("a table is named twice")
     choice = choose(_engine(engine), spark, tables=len(chosen))
-    run = Run(job, catalog, choice.near, choice.far, dry_run=dry_run, progress=progress)
+    run = Run(job, reference, choice.near, choice.far, dry_run=dry_run, progress=progress)
     return Started(choice.why, len(chosen), run.results(chosen))
 
 
 def maintain(
-    catalog: CatalogRef,
+    catalog: DirectoryNamespace | CatalogRef,
     job: Job,
     tables: Sequence[Sequence[str]] | None = None,
     *,

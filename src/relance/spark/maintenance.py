@@ -1,0 +1,43 @@
+"""Maintenance jobs with a Spark session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from relance.maintenance import maintain as maintain_tables
+from relance.maintenance.execute import Progress
+from relance.maintenance.maintain import Engine
+from relance.maintenance.work import Job, Report
+from relance.namespace import DirectoryNamespace
+from relance.spark.runner import SparkRunner
+from relance.spark.session_properties import catalog_properties
+
+
+def maintain(
+    spark: SparkSession,
+    job: Job,
+    tables: Sequence[Sequence[str]] | None = None,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    engine: Engine | str = Engine.AUTO,
+    dry_run: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Do a job over the named tables of the session's catalog, or over all that it is for.
+
+    With the engine `auto`, Spark is used where it has more to give than the threads of this process; the
+    report says where it ran and why. A table that fails does not stop the others.
+
+    Raises:
+        InvalidInputError: an id, a property or the engine cannot be used.
+        UnsupportedOperationError: Spark is asked for and the session is one of Spark Connect.
+    """
+    catalog = DirectoryNamespace(clock=None, **catalog_properties(spark, root, properties))
+    runner = None if Engine(engine) is Engine.LOCAL else SparkRunner(spark)
+    return maintain_tables(
+        catalog, job, tables, engine=engine, spark=runner, dry_run=dry_run, progress=progress
+    )

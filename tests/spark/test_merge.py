@@ -1,0 +1,190 @@
+"""Merging DataFrames: equal to Lance's own merge, one row per key whoever races, and what is refused."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import relance.spark
+from relance.errors import (
+    InvalidInputError,
+    TableColumnNotFoundError,
+    TableNotFoundError,
+    TableSchemaValidationError,
+)
+from relance.spark.merge import merge
+from relance.spark.merge_keys import finder
+
+FIELDS = "k {kind}, second int, v bigint, text string"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path)
+
+
+def _rows(keys: list[Any], start: int, kind: pa.DataType) -> pa.Table:
+    return pa.table(
+        {
+            "k": pa.array(keys, kind),
+            "second": pa.array([n % 3 for n in range(len(keys))], pa.int32()),
+            "v": pa.array(range(start, start + len(keys)), pa.int64()),
+            "text": pa.array([f"text {start + n}" for n in range(len(keys))], pa.string()),
+        }
+    )
+
+
+def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    kind = "string" if pa.types.is_string(rows.schema.field("k").type) else "bigint"
+    return spark.createDataFrame(
+        [tuple(row.values()) for row in rows.to_pylist()], FIELDS.format(kind=kind)
+    ).repartition(3)
+
+
+def _create(root: str, name: str, rows: pa.Table, **options: Any) -> str:
+    uri = f"{root}/{name}.lance"
+    lance.write_dataset(rows, uri, max_rows_per_file=40, **options)
+    return uri
+
+
+def _all(uri: str, **scan: Any) -> list[str]:
+    return sorted(str(row) for row in lance.dataset(uri).scanner(**scan).to_table().to_pylist())
+
+
+def _kept(spark: SparkSession) -> int:
+    """Return how many results the executors keep."""
+    return int(spark.sparkContext._jsc.sc().getPersistentRDDs().size())
+
+
+CASES: dict[str, tuple[list[str], Callable[[int], Any], pa.DataType, bool, bool]] = {
+    # key columns, key, type of the key, stable row ids, rows of the source that are not in it deleted
+    "ints": (["k"], lambda n: n, pa.int64(), False, False),
+    "strings with stable ids": (["k"], lambda n: f"key {n}", pa.string(), True, True),
+    "two columns with stable ids": (["k", "second"], lambda n: n // 2, pa.int64(), True, False),
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_a_merge_does_what_merge_insert_does(spark: SparkSession, root: str, case: str) -> None:
+    on, make, kind, stable, delete = CASES[case]
+    chance = random.Random(case)
+    keys = [make(n % 130) if chance.random() > 0.1 else None for n in range(150)]  # some of them twice
+    old = _rows(keys, 0, kind)
+    new = _rows([make(n) for n in chance.sample(range(200), 60)] + [None, None], 1000, kind)
+    if len(on) == 2:
+        new = new.group_by(on, use_threads=False).aggregate([("v", "min"), ("text", "min")])
+        new = new.rename_columns(["k", "second", "v", "text"])
+    for name in ("ours", "theirs"):
+        uri = _create(root, name, old, enable_stable_row_ids=stable)
+        lance.dataset(uri).create_scalar_index("v" if delete else "k", "BTREE")
+        lance.dataset(uri).delete("v % 7 = 3 or v < 40")
+    ours, theirs = f"{root}/ours.lance", f"{root}/theirs.lance"
+    clauses = {"when_not_matched_by_source": "delete", "delete_if": "v < 130"} if delete else {}
+
+    seen = merge(_frame(spark, new), "ours", on, root=root, dry_run=True, **clauses)  # type: ignore[arg-type]
+    assert lance.dataset(ours).version == 3
+    made = merge(_frame(spark, new), "ours", on, root=root, **clauses)  # type: ignore[arg-type]
+    builder = lance.dataset(theirs).merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
+    if delete:
+        builder = builder.when_not_matched_by_source_delete("v < 130")
+    counts = builder.use_index(False).execute(new)
+
+    assert (made.updated, made.inserted, made.deleted) == tuple(
+        counts[f"num_{what}_rows"] for what in ("updated", "inserted", "deleted")
+    )
+    assert (seen.updated, seen.inserted, seen.deleted) == (made.updated, made.inserted, made.deleted)
+    assert (made.version, made.attempts, made.duplicates) == (4, 1, 0)
+    assert _all(ours) == _all(theirs)
+    for where in ("v between 60 and 1030", "v < 1000", "v = 1010"):
+        assert _all(ours, filter=where) == _all(ours, filter=where, use_scalar_index=False)
+    if stable:
+        was = {"columns": on, "with_row_id": True, "filter": f"_rowid < {old.num_rows}"}
+        assert _all(ours, **was) == _all(theirs, **was)
+    lance.dataset(ours).validate()
+
+
+def test_columns_that_are_missing_keep_their_values(
+    spark: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = _create(root, "t", _rows([1, 2, 3, 4], 0, pa.int64()))
+    part = spark.createDataFrame([(2, 20), (3, 0), (9, 90)], "k int, v bigint")
+
+    made = merge(part, "t", "k", root=root, update_if="source.v > target.v")
+
+    assert (made.updated, made.inserted) == (1, 1)
+    rows = {row["k"]: (row["v"], row["text"]) for row in lance.dataset(uri).to_table().to_pylist()}
+    assert rows == {1: (0, "text 0"), 2: (20, "text 1"), 3: (2, "text 2"), 4: (3, "text 3"), 9: (90, None)}
+
+    monkeypatch.setattr("relance.spark.merge_keys.MOST_KEYS", 0)  # Spark has to look at every row
+    updated = merge(part, "t", ["k"], root=root, when_not_matched=None)
+    assert (updated.updated, updated.inserted) == (3, 0)
+    nothing = merge(part.where("k > 100"), "t", ["k"], root=root)
+    assert (nothing.version, lance.dataset(uri).version) == (updated.version, updated.version)
+
+
+def test_merges_that_race_leave_one_row_for_each_key(spark: SparkSession, root: str) -> None:
+    uri = _create(root, "t", _rows([], 0, pa.int64()))
+    made: list[relance.spark.MergeResult] = []
+
+    def run(start: int) -> None:
+        made.append(merge(_frame(spark, _rows([1, 2, 3], start, pa.int64())), "t", ["k"], root=root))
+
+    threads = [threading.Thread(target=run, args=(start,)) for start in (10, 20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(each.inserted for each in made) == [0, 3]
+    assert sorted(each.updated for each in made) == [0, 3]
+    last = max(made, key=lambda each: each.version)
+    assert last.updated == 3
+    values = lance.dataset(uri).to_table().sort_by("k")["v"].to_pylist()
+    assert values in ([10, 11, 12], [20, 21, 22])
+
+
+def test_what_cannot_be_merged_is_refused_before_anything_is_written(spark: SparkSession, root: str) -> None:
+    uri, kept = _create(root, "t", _rows([1, 2], 0, pa.int64())), _kept(spark)
+    rows = _frame(spark, _rows([7, 7], 0, pa.int64()))
+    with pytest.raises(InvalidInputError, match=r"2 new rows have the key k = 7"):
+        merge(rows, "t", "k", root=root)
+    one = rows.limit(1)
+    with pytest.raises(TableSchemaValidationError, match="'other'"):
+        merge(one.withColumn("other", f.lit(1)), "t", "k", root=root)
+    with pytest.raises(TableNotFoundError):
+        merge(one, "nowhere", "k", root=root)
+    with pytest.raises(TableColumnNotFoundError, match="'id'"):
+        merge(one.withColumnRenamed("k", "id"), "t", "id", root=root)
+    for wrong in (["missing"], [], ["k", "k"]):
+        with pytest.raises(InvalidInputError):
+            merge(one, "t", wrong, root=root)
+    with pytest.raises(InvalidInputError):
+        merge(one, "t", "k", root=root, when_not_matched_by_source="delete", delete_if="nonsense >")
+    with pytest.raises(InvalidInputError, match="update_if"):
+        merge(one, "t", "k", root=root, update_if="source.nothing > 1")
+    assert lance.dataset(uri).version == 1
+    assert not list(Path(root).rglob("_deletions/*"))
+    assert _kept(spark) <= kept
+
+
+def test_keys_are_found_by_place_in_a_set_or_not_left_out() -> None:
+    values = pa.chunked_array(
+        [pa.array([5, None, 900, -3], pa.int32()), pa.array([7, 2_000_000], pa.int32())]
+    )
+    for keys, expected in (
+        (pa.array([5, 7, 900], pa.int64()), {0, 2, 4}),
+        (pa.array([-3, 2_000_000], pa.int64()), {3, 5}),
+        (pa.array([5, 1 << 60], pa.int64()), {0, 1, 2, 3, 4, 5}),  # too big: the join decides
+        (pa.array([], pa.int64()), set()),
+    ):
+        found = {n for n, each in enumerate(finder(keys)(values).to_pylist()) if each}
+        assert expected <= found <= expected | {1}  # a null may be found: the join leaves it out
