@@ -33,10 +33,15 @@ def _start(
 
 def _create(root: str, rows: int) -> None:
     """Create the table as the jobs would, without Spark."""
+    _append(root, range(rows))
+
+
+def _append(root: str, ids: range) -> None:
     schema = pa.schema([("id", pa.int64()), ("payload", pa.string())])
-    table = pa.table({"id": range(rows), "payload": [str(each) for each in range(rows)]}, schema=schema)
+    table = pa.table({"id": ids, "payload": [str(each) for each in ids]}, schema=schema)
     catalog = relance.DirectoryNamespace(root=root)
-    lance.write_dataset(table, namespace_client=catalog, table_id=["t"], mode="create")
+    mode = "append" if catalog.list_tables({"id": []}).tables else "create"
+    lance.write_dataset(table, namespace_client=catalog, table_id=["t"], mode=mode)
 
 
 def _wait_for_tasks(cluster: Cluster, driver: subprocess.Popen[str], root: str, number: int) -> None:
@@ -118,6 +123,21 @@ def test_a_killed_driver_leaves_the_table_as_it_was_and_only_files_that_cleanup_
     relance.DirectoryNamespace(root=root).cleanup_old_versions(["t"], delete_unverified=True)
     assert _files(root) == _named_files(root)
     assert _ids(root) == list(range(1000))
+
+
+@pytest.mark.timeout(900)
+def test_an_executor_killed_during_maintenance_and_an_append_meanwhile_cost_nothing(
+    cluster: Cluster, root: str
+) -> None:
+    for number in range(12):
+        _append(root, range(number * 1000, number * 1000 + 1000))
+    driver = cluster.start("tests.spark.jobs.upkeep", root, "t", "id % 3 = 0")
+    _wait_for_tasks(cluster, driver, root, 3)
+    cluster.kill_executor(WORKER_HOSTS[0])
+    _append(root, range(12_000, 12_300))
+    assert _answer(driver) == {"rows": 4000, "error": ""}
+    kept = [each for each in range(12_000) if each % 3] + list(range(12_000, 12_300))
+    assert _ids(root) == kept
 
 
 @pytest.mark.timeout(900)
