@@ -1,4 +1,4 @@
-"""A driver that deletes rows on executors, slowly: `python -m tests.spark.jobs.upkeep ROOT TABLE PREDICATE`."""
+"""A driver that deletes rows on executors, slowly: `... -m tests.spark.jobs.upkeep ROOT TABLE PREDICATE`."""
 
 from __future__ import annotations
 
