@@ -10,13 +10,17 @@ from pathlib import Path
 import lance
 import lancedb
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everyone who uses Spark calls them
 from rich.console import Console
 from rich.table import Table
 
 import relance
 import relance.spark
+from relance import CleanupPolicy
 from relance.errors import RelanceError
+from relance.maintenance import CleanUp, Compact, DeleteRows, Effect, PurgeDropped
+from relance.maintenance.work import Job
 
 LAKE = Path("demo-lake")
 console = Console(highlight=False, soft_wrap=True)
@@ -189,7 +193,35 @@ def ingest_with_spark() -> None:
         query.awaitTermination()
         console.print(f"prod.sensors.peaks: {rows_of(catalog_of_lake(), 'prod', 'sensors', 'peaks'):,} rows")
         relance.spark.save(readings.limit(10_000), "prod.sensors.readings", mode="append")
+    keep_healthy(spark)
     spark.stop()
+
+
+def keep_healthy(spark: SparkSession) -> None:
+    """Run maintenance jobs on Spark's executors."""
+    readings = ["prod", "sensors", "readings"]
+    step("maintenance: a dry run shows what a job would do, then it is done on Spark's executors")
+    plan = relance.spark.maintain(spark, DeleteRows("sensor >= 450"), [readings], dry_run=True)
+    console.print(f"would delete {plan.results[0].planned}")
+    catalog_of_lake().drop_table({"id": ["prod", "sensors", "peaks"]})
+    policy = CleanupPolicy(retain_versions=1)
+    jobs: list[tuple[Job, list[list[str]] | None]] = [
+        (DeleteRows("sensor >= 450"), [readings]),
+        (Compact(), None),
+        (CleanUp(policy, allow_young=True), None),
+        (PurgeDropped(force=True), [["prod", "sensors", "peaks"]]),
+    ]
+    table = Table("job", "table", "rows", "files removed", "bytes removed", "fragments", "seconds", "error")
+    for job, tables in jobs:
+        for row in relance.spark.maintain(spark, job, tables, engine="spark").results:
+            if row.effect is None and row.error is None:
+                continue  # nothing to do there
+            done = row.effect or Effect()
+            fragments = f"{done.before.fragments} -> {done.after.fragments}" if done.after.fragments else ""
+            figures = (f"{done.rows:,}", f"{done.files:,}", f"{done.bytes:,}", fragments)
+            seconds = f"{row.duration.total_seconds():.2f}"
+            table.add_row(row.job, ".".join(row.table), *figures, seconds, str(row.error or ""))
+    console.print(table)
 
 
 def catalog_of_lake() -> relance.DirectoryNamespace:
