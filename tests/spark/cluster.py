@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 URL_VARIABLE = "RELANCE_TEST_CLUSTER"
+_EXECUTOR = "CoarseGrainedExecutorBackend"
 START_SECONDS = 240
 """Much more than it takes, for machines that do other work too."""
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -99,8 +100,11 @@ class Cluster:
         return {host: process.pid for host, process in self.workers.items() if process.poll() is None}
 
     def executor_pids(self) -> dict[str, tuple[int, ...]]:
-        """Return the processes of the executors that each worker has started, by host."""
-        return {host: _children(pid) for host, pid in self.worker_pids().items()}
+        """Return the processes of the executors that each worker has started and that run, by host."""
+        return {
+            host: tuple(each for each in _children(pid) if _EXECUTOR in _command(each))
+            for host, pid in self.worker_pids().items()
+        }
 
     def wait_for_executors(self, number: int = len(WORKER_HOSTS), seconds: float = START_SECONDS) -> None:
         """Wait until so many executors are running."""
@@ -251,6 +255,14 @@ def _children(pid: int) -> tuple[int, ...]:
     except OSError:
         return ()  # a thread or the whole process has just ended
     return tuple(int(child) for each in lists for child in each.split())
+
+
+def _command(pid: int) -> str:
+    """Return the command line of a process, nothing of one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def _free_port() -> int:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from weakref import WeakKeyDictionary
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from relance.errors import InvalidInputError
 from relance.spark.datasource import LanceSource
-from relance.spark.errors import typed_error
 
 DEFAULT_NAME = "lance"
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-
-_NO_ROOT = "relance_asks"
-"""An id, which only our source refuses as one without a root."""
 
 _REGISTERED: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Which names this process has registered in which session."""
@@ -31,17 +27,40 @@ def register(spark: SparkSession, name: str = DEFAULT_NAME) -> None:
     """
     if not _NAME.fullmatch(name):
         raise InvalidInputError(f"data source name {name!r}: use letters, digits and '_'")
+    source = _source_named(name)
+    if not _try_register(spark, source) and not _register_as_active(spark, source):
+        raise InvalidInputError(
+            f"data source name {name!r} is taken by another source of this session: "
+            "give another one, as in register(spark, 'relance')"
+        )
+    _REGISTERED.setdefault(spark, set()).add(name)
+
+
+def _try_register(spark: SparkSession, source: type[LanceSource]) -> bool:
     try:
-        spark.dataSource.register(_source_named(name))
+        spark.dataSource.register(source)
     except AnalysisException as refused:
         if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-        if not _is_ours(spark, name):
-            raise InvalidInputError(
-                f"data source name {name!r} is taken by another source of this session: "
-                "give another one, as in register(spark, 'relance')"
-            ) from refused
-    _REGISTERED.setdefault(spark, set()).add(name)
+        return False
+    return True
+
+
+def _register_as_active(spark: SparkSession, source: type[LanceSource]) -> bool:
+    """Register in a session made by newSession(): Spark looks for the name in the active one, its parent."""
+    active = SparkSession.getActiveSession()
+    if active is None or active is spark:
+        return False
+    _activate(spark)
+    try:
+        return _try_register(spark, source)
+    finally:
+        _activate(active)
+
+
+def _activate(spark: SparkSession) -> None:
+    # The one call of PySpark's own that makes a session the active one.
+    spark.createDataFrame([], "nothing int")
 
 
 def ensure_registered(spark: SparkSession, name: str = DEFAULT_NAME) -> None:
@@ -52,15 +71,6 @@ def ensure_registered(spark: SparkSession, name: str = DEFAULT_NAME) -> None:
     """
     if name not in _REGISTERED.get(spark, ()):
         register(spark, name)
-
-
-def _is_ours(spark: SparkSession, name: str) -> bool:
-    """Tell whether a source is the one of Relance: a session made by newSession() has that of its parent."""
-    try:
-        _ = spark.read.format(name).load(_NO_ROOT).schema
-    except PySparkException as refused:
-        return isinstance(typed_error(refused), InvalidInputError)  # an id without a root
-    return False
 
 
 def _source_named(name: str) -> type[LanceSource]:

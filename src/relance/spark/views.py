@@ -145,7 +145,7 @@ class Attached:
 
     def _remove(self, name: str) -> None:
         if self._views.pop(name, None) is not None:
-            self._spark.catalog.dropTempView(_quoted(name))
+            self._spark.catalog.dropTempView(name)  # takes the name as it is, and no backticks
             _OWN.get(self._spark, set()).discard(name.lower())
 
 
