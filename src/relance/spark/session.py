@@ -23,7 +23,7 @@ _LOCAL_MASTER = re.compile(r"local(\[.*\])?")
 _ANYWHERE = {
     # Spark looks at the size of a batch after every row unless the limit is exactly this one.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",

@@ -15,7 +15,7 @@ DIMENSION = 1024
 
 def main(root: str, rows: int) -> None:
     spark = driver_session("big table")
-    # Wide rows: with the default of 32,768 a batch of them would take 128 MiB.
+    # Wide rows: with the default of 16,384 a batch of them would take 64 MiB.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "4096")
     number = f.col("id").cast("float")
     vectors = spark.range(0, rows, 1, 8).select(
