@@ -211,17 +211,18 @@ def keep_healthy(spark: SparkSession) -> None:
         (CleanUp(policy, allow_young=True), None),
         (PurgeDropped(force=True), [["prod", "sensors", "peaks"]]),
     ]
-    table = Table("job", "table", "rows", "files removed", "bytes removed", "fragments", "seconds", "error")
     for job, tables in jobs:
         for row in relance.spark.maintain(spark, job, tables, engine="spark").results:
             if row.effect is None and row.error is None:
                 continue  # nothing to do there
             done = row.effect or Effect()
-            fragments = f"{done.before.fragments} -> {done.after.fragments}" if done.after.fragments else ""
-            figures = (f"{done.rows:,}", f"{done.files:,}", f"{done.bytes:,}", fragments)
-            seconds = f"{row.duration.total_seconds():.2f}"
-            table.add_row(row.job, ".".join(row.table), *figures, seconds, str(row.error or ""))
-    console.print(table)
+            after = done.after.fragments
+            fragments = f", fragments {done.before.fragments} to {after}" if after else ""
+            console.print(
+                f"{row.job:12} {'.'.join(row.table):24} {done.rows:,} rows, {done.files:,} files, "
+                f"{done.bytes:,} bytes removed"
+                f"{fragments}, {row.duration.total_seconds():.2f} s {row.error or ''}"
+            )
 
 
 def catalog_of_lake() -> relance.DirectoryNamespace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping
 
 from pyspark import SparkContext
@@ -79,7 +80,9 @@ def session(
     builder = SparkSession.builder
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    with without_archives(enabled=is_local(master)):
+    with without_archives(enabled=is_local(master)), warnings.catch_warnings():
+        # Spark is a program of its own: what is not safe in a forked Python does not matter to it.
+        warnings.filterwarnings("ignore", message=".*fork", category=Warning)
         started = builder.getOrCreate()
     if root is not None:
         # A session that was running may have another catalog, whose keys this one must not get.
