@@ -52,8 +52,8 @@ def _wait_for_tasks(cluster: Cluster, driver: subprocess.Popen[str], root: str, 
     cluster.wait("tasks", begun)
 
 
-def _answer(driver: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = driver.communicate(timeout=500)
+def _answer(driver: subprocess.Popen[str], seconds: float = 500) -> dict[str, Any]:
+    out, err = driver.communicate(timeout=seconds)
     assert driver.returncode == 0, err[-3000:]
     told: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
     return told
@@ -106,6 +106,14 @@ def test_jobs_that_append_at_once_all_land_and_an_overwrite_is_whole(cluster: Cl
     after = 6_000 + 5_000 * sum(each > overwritten for each in others)
     assert _dataset(root).checkout_version(overwritten - 1).count_rows() == before
     assert len(_ids(root)) == after
+
+
+@pytest.mark.timeout(900)
+def test_of_a_task_and_its_speculative_copy_one_counts(cluster: Cluster, root: str) -> None:
+    driver = _start(cluster, root, "append-with-stall", 20_000, 4)
+    assert _answer(driver, seconds=110) == {"versions": [1]}  # without the copy it would take longer
+    assert _ids(root) == list(range(20_000))
+    assert (signs(root) / "1-1").exists()
 
 
 @pytest.mark.timeout(900)

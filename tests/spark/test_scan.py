@@ -8,6 +8,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from relance.errors import ConcurrentModificationError, InvalidInputError, TableVersionNotFoundError
 from relance.spark.options import ReadOptions, parse_read_options
@@ -15,6 +16,7 @@ from relance.spark.planning import plan_read
 from relance.spark.reader import LanceReader, SplitPartition, pin, schema_of
 from relance.spark.scan import open_once
 from relance.spark.splits import Split
+from relance.spark.table import table
 from relance.spark.types import reader_schema
 
 FILTERS = {
@@ -99,7 +101,7 @@ def test_a_filter_on_an_index_reads_only_fragments_that_match(tmp_path: Path) ->
     assert parts[0]["s"].to_pylist() == ["s6500"]
 
 
-def test_five_thousand_small_fragments_are_one_task(tmp_path: Path) -> None:
+def test_five_thousand_small_fragments_are_one_task(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     rows = pa.table({"id": range(50_000)})
     fragments = lance.fragment.write_fragments(rows, path, max_rows_per_file=10, max_rows_per_group=10)
@@ -109,6 +111,9 @@ def test_five_thousand_small_fragments_are_one_task(tmp_path: Path) -> None:
     assert len(splits) == 1
     assert parts[0]["id"].to_pylist() == list(range(50_000))
     assert len(read(parse_read_options({"path": path, "split_rows": "10000"}))[1]) == 5
+    whole = table(spark, path)
+    assert whole.rdd.getNumPartitions() == 1
+    assert whole.agg({"id": "sum"}).collect() == [(sum(range(50_000)),)]
 
 
 def test_a_filter_that_lance_cannot_use_is_refused_before_any_task(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """A driver that writes or reads numbers: `python -m tests.spark.jobs.numbers WHAT ROOT TABLE ROWS TASKS`.
 
 WHAT is `read`, or modes of `save` with a comma between them, done one after the other; `append-with-death`
-loses a worker process on the way. Each task that begins touches a file in ROOT-tasks, so that a test knows
-when to interfere.
+loses a worker process on the way, `append-with-stall` has a task that does not end. Each task that begins
+touches a file in ROOT-tasks, so that a test knows when to interfere.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ def signs(root: str) -> Path:
     return Path(f"{root}-tasks")
 
 
-def numbers(spark: SparkSession, root: str, rows: int, tasks: int, *, die: bool = False) -> DataFrame:
-    """Return rows that come slowly; with `die`, the first attempt of one task ends its process."""
+def numbers(
+    spark: SparkSession, root: str, rows: int, tasks: int, *, die: bool = False, stall: bool = False
+) -> DataFrame:
+    """Return rows that come slowly; the first attempt of one task may end its process, or come to no end."""
     folder = signs(root)
     folder.mkdir(exist_ok=True)
 
@@ -42,6 +44,8 @@ def numbers(spark: SparkSession, root: str, rows: int, tasks: int, *, die: bool 
         for batch in batches:
             time.sleep(0.2)
             yield batch
+        if stall and context.partitionId() == 1 and context.attemptNumber() == 0:
+            time.sleep(120)  # after its rows: the attempt that is started beside it is the one that counts
         if die and context.partitionId() == 1 and context.attemptNumber() == 0:
             os._exit(1)
 
@@ -66,15 +70,22 @@ def summary(df: DataFrame) -> dict[str, int]:
 def main(what: str, root: str, table: str, rows: int, tasks: int) -> None:
     steps = what.split(",")
     # Drivers that do several things run beside each other, on one executor each.
-    spark = driver_session(what, spark_cores_max="2" if len(steps) == 1 else "1", spark_task_maxFailures="8")
+    spark = driver_session(
+        what,
+        spark_cores_max="2" if len(steps) == 1 else "1",
+        spark_task_maxFailures="8",
+        spark_speculation=str("stall" in what).lower(),
+        spark_speculation_quantile="0.5",
+        spark_speculation_minTaskRuntime="1s",
+    )
     if what == "read":
         seen = relance.spark.table(spark, table, root=root, split_rows=max(1, rows // tasks))
         print(json.dumps(summary(_slow_read(seen, root))))
     else:
         versions = []
         for step in steps:
-            source = numbers(spark, root, rows, tasks, die=step == "append-with-death")
-            mode = step.removesuffix("-with-death")
+            mode, _, trouble = step.partition("-with-")
+            source = numbers(spark, root, rows, tasks, die=trouble == "death", stall=trouble == "stall")
             versions.append(relance.spark.save(source, table, root=root, mode=mode).version)
         print(json.dumps({"versions": versions}))
     spark.stop()
