@@ -1,4 +1,4 @@
-"""Splits read with Lance are a partition of the rows, in every combination. No Spark is started."""
+"""Splits read with Lance are a partition of the rows, in every combination. Spark is needed once only."""
 
 from __future__ import annotations
 
