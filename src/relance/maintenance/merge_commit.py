@@ -19,7 +19,7 @@ from relance.maintenance.merge_tasks import Touched
 from relance.operations.context import Context
 from relance.operations.staging.commit import landed_version
 from relance.operations.staging.plan import JOB_MARK
-from relance.operations.targets import Target, after_write, open_for_writing
+from relance.operations.targets import Target, after_write, commit_transaction, open_for_writing
 from relance.operations.written import files_of
 
 FENCE = (1 << 32) - 1
@@ -28,9 +28,6 @@ FENCE = (1 << 32) - 1
 Lance lets two transactions pass each other unless they touch the same fragment, so two merges that insert
 the same new key would both commit. With this they never do: the second one is refused and planned again.
 """
-
-_RETRIES = 20
-"""How often a commit is tried again after others that do not conflict with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +97,7 @@ def _commit(context: Context, plan: MergePlan, target: Target, work: Work) -> in
         plan.table.version, operation, transaction_properties={JOB_MARK: plan.write.job}
     )
     try:
-        with target.commit_errors():
-            committed = lance.LanceDataset.commit(
-                target.dataset,
-                transaction,
-                max_retries=_RETRIES,
-                commit_timeout=context.timing.commit_timeout,
-            )
+        committed = commit_transaction(context, target, transaction)
         return int(committed.version)
     except RelanceError as failure:
         # Lance may have met its own commit, of which the answer was lost.

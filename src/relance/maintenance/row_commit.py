@@ -36,13 +36,10 @@ from relance.operations.context import Context
 from relance.operations.datasets import checkout
 from relance.operations.staging.commit import find_marked
 from relance.operations.staging.plan import JOB_MARK
-from relance.operations.targets import Target, after_write, open_for_writing
+from relance.operations.targets import Target, after_write, commit_transaction, open_for_writing
 
 TASK_SECONDS = 4.0
 """About how long one task takes."""
-
-_RETRIES = 20
-"""How often Lance tries a commit again after others that do not conflict with it."""
 
 _REPAIRS = 10
 """How often the changed fragments alone are prepared again, before all is planned again."""
@@ -207,13 +204,7 @@ class _Finish:
             self.at.version, operation, transaction_properties={JOB_MARK: self.plan.job}
         )
         try:
-            with target.commit_errors():
-                committed = lance.LanceDataset.commit(
-                    target.dataset,
-                    transaction,
-                    max_retries=_RETRIES,
-                    commit_timeout=self.context.timing.commit_timeout,
-                )
+            committed = commit_transaction(self.context, target, transaction)
         except RelanceError as failure:
             landed = self._landed(target, failure)
             if landed is None:

@@ -24,6 +24,9 @@ from relance.operations.places import table_id_of, visible_table
 from relance.operations.version_requests import is_main
 from relance.resolution import Found
 
+_RETRIES = 20
+"""How often a commit is tried again after others that do not conflict with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -84,6 +87,24 @@ def _open(context: Context, table_id: TableId, version: int | None, branch: str 
     found = visible_table(context, table_id)
     dataset = open_dataset(context, found, version=version, branch=branch)
     return Target(found, branch, dataset, context.lance_options())
+
+
+def commit_transaction(
+    context: Context, target: Target, transaction: lance.Transaction
+) -> lance.LanceDataset:
+    """Commit to the table, after others that do not conflict with it, and return it at the new version.
+
+    Raises:
+        ConcurrentModificationError: others do conflict.
+        OutcomeUnknownError: no answer; it may have been committed.
+    """
+    with target.commit_errors():
+        return lance.LanceDataset.commit(
+            target.dataset,
+            transaction,
+            max_retries=_RETRIES,
+            commit_timeout=context.timing.commit_timeout,
+        )
 
 
 def after_write(context: Context, found: Found, branch: str | None) -> None:

@@ -26,11 +26,8 @@ from relance.operations.create import create
 from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import parse_mode
-from relance.operations.targets import Target, after_write, open_for_writing
+from relance.operations.targets import Target, after_write, commit_transaction, open_for_writing
 from relance.operations.version_requests import is_main
-
-_RETRIES = 20
-"""How often a commit is tried again after others that do not conflict with it."""
 
 
 class InsertMode(StrEnum):
@@ -109,13 +106,7 @@ def _commit(context: Context, target: Target, staged: lance.Transaction) -> int:
         OutcomeUnknownError: nobody can tell; nothing is removed.
     """
     try:
-        with target.commit_errors():
-            committed = lance.LanceDataset.commit(
-                target.dataset,
-                staged,
-                max_retries=_RETRIES,
-                commit_timeout=context.timing.commit_timeout,
-            )
+        committed = commit_transaction(context, target, staged)
         return int(committed.version)
     except RelanceError as failure:
         with target.commit_errors():

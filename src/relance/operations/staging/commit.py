@@ -22,11 +22,8 @@ from relance.operations.new_table import CreateMode, NewTable, WrittenData
 from relance.operations.rows.create import remove_unknown
 from relance.operations.staging.plan import JOB_MARK, WriteMode, WritePlan
 from relance.operations.staging.tasks import has_planned_fields
-from relance.operations.targets import Target, after_write, open_for_writing
+from relance.operations.targets import Target, after_write, commit_transaction, open_for_writing
 from relance.operations.written import files_of, fragments_of, require_written
-
-_RETRIES = 20
-"""How often a commit is tried again after others that do not conflict with it."""
 
 
 def commit_write(
@@ -151,13 +148,7 @@ def _commit_append(
     operation = lance.LanceOperation.Append(fragments_of(written))
     transaction = lance.Transaction(read_version, operation, transaction_properties=dict(written.marks))
     try:
-        with target.commit_errors():
-            committed = lance.LanceDataset.commit(
-                target.dataset,
-                transaction,
-                max_retries=_RETRIES,
-                commit_timeout=context.timing.commit_timeout,
-            )
+        committed = commit_transaction(context, target, transaction)
         version = int(committed.version)
     except RelanceError:
         landed = landed_version(context, plan)
