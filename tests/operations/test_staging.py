@@ -10,6 +10,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from lance.schema import LanceSchema
 
 from relance import DirectoryNamespace
 from relance.clock import SystemClock
@@ -24,6 +25,7 @@ from relance.errors import (
 )
 from relance.lifecycle.status import Exists
 from relance.operations.context import Context, open_context
+from relance.operations.fields import fields_of
 from relance.operations.staging import commit
 from relance.operations.staging.commit import abort_write, commit_write, landed_version
 from relance.operations.staging.plan import FileOptions, WriteMode, WritePlan, WriteRequest, plan_write
@@ -282,3 +284,16 @@ def test_files_that_a_purge_has_listed_are_not_committed_although_they_are_still
     with pytest.raises(ConcurrentModificationError):
         commit_write(lake.context, plan, fragments)
     assert not isinstance(lake.catalog.table_status(lake.table), Exists)
+
+
+def test_fields_are_the_same_text_whatever_the_order_of_their_metadata() -> None:
+    marks = {str(number): "x" for number in range(20)}
+    fields = [pa.field("a", pa.struct([pa.field("b", pa.int64(), metadata=marks)]), metadata=marks)]
+    seen = {fields_of(LanceSchema.from_pyarrow(pa.schema(fields))) for _ in range(20)}
+    assert len(seen) == 1
+    others = [
+        pa.field("a", pa.struct([pa.field("b", pa.int32(), metadata=marks)]), metadata=marks),
+        pa.field("a", pa.struct([pa.field("b", pa.int64(), metadata=marks)]), metadata=marks, nullable=False),
+        pa.field("a", pa.struct([pa.field("c", pa.int64(), metadata=marks)]), metadata=marks),
+    ]
+    assert all(fields_of(LanceSchema.from_pyarrow(pa.schema([each]))) not in seen for each in others)

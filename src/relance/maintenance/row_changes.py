@@ -28,6 +28,7 @@ from relance.maintenance.work import Figures
 from relance.operations.context import Context
 from relance.operations.data_errors import data_errors
 from relance.operations.datasets import checkout
+from relance.operations.fields import fields_of_table
 from relance.operations.targets import Target
 
 
@@ -128,7 +129,7 @@ def pin(target: Target) -> Pinned:
         directory=target.found.directory,
         uri=str(target.dataset.uri),
         version=int(target.dataset.version),
-        fields=str(target.dataset.lance_schema),
+        fields=fields_of_table(target.dataset),
     )
 
 

@@ -17,6 +17,7 @@ from relance.errors import (
 from relance.lance_errors import lance_errors, open_at, transaction_at
 from relance.operations.context import Context
 from relance.operations.create import create_settled
+from relance.operations.fields import fields_of, fields_of_table
 from relance.operations.generations import state_of_name
 from relance.operations.new_table import CreateMode, NewTable, WrittenData
 from relance.operations.rows.create import remove_unknown
@@ -118,7 +119,7 @@ def _create(context: Context, plan: WritePlan, written: WrittenData) -> int:
 
 def _append_to_new(context: Context, plan: WritePlan, written: WrittenData) -> int:
     target = open_for_writing(context, plan.table_id.parts)
-    if target.found.directory != plan.directory or str(target.dataset.lance_schema) != _fields(written):
+    if target.found.directory != plan.directory or fields_of_table(target.dataset) != _fields(written):
         raise ConcurrentModificationError(
             f"table id '{plan.table_id}' was created by another client meanwhile: write again, to append"
         )
@@ -126,7 +127,7 @@ def _append_to_new(context: Context, plan: WritePlan, written: WrittenData) -> i
 
 
 def _fields(written: WrittenData) -> str:
-    return str(lance.schema.LanceSchema.from_pyarrow(written.schema))
+    return fields_of(lance.schema.LanceSchema.from_pyarrow(written.schema))
 
 
 def _append(context: Context, plan: WritePlan, written: WrittenData) -> int:

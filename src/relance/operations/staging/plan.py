@@ -25,6 +25,7 @@ from relance.operations.context import Context
 from relance.operations.create import place_to_write
 from relance.operations.directory.claims import busy
 from relance.operations.directory.declare import already_exists, refuse_occupied
+from relance.operations.fields import fields_of_table
 from relance.operations.namespaces import create_namespace
 from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import refuse_properties
@@ -128,7 +129,7 @@ def _plan_over(context: Context, table_id: TableId, request: WriteRequest) -> Wr
     appending = request.mode is WriteMode.APPEND
     with lance_errors(f"table id '{table_id}'", target.options):
         existing = target.dataset.schema if appending else None
-        fields = str(target.dataset.lance_schema) if appending else None
+        fields = fields_of_table(target.dataset) if appending else None
     return _plan(
         context,
         table_id,

@@ -14,6 +14,7 @@ from relance.errors import RelanceError, TableNotFoundError
 from relance.lance_errors import open_at
 from relance.operations.data_errors import data_errors
 from relance.operations.datasets import checkout
+from relance.operations.fields import fields_of_table
 from relance.operations.staging.plan import WritePlan
 
 
@@ -86,4 +87,4 @@ def _appended_to(plan: WritePlan) -> lance.LanceDataset:
 
 def has_planned_fields(plan: WritePlan, dataset: lance.LanceDataset) -> bool:
     """Tell whether files written for the plan fit this version: Lance knows columns by number."""
-    return str(dataset.lance_schema) == plan.fields
+    return fields_of_table(dataset) == plan.fields
