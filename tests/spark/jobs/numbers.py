@@ -1,8 +1,9 @@
 """A driver that writes or reads numbers: `python -m tests.spark.jobs.numbers WHAT ROOT TABLE ROWS TASKS`.
 
-WHAT is `read`, or modes of `save` with a comma between them, done one after the other; `append-with-death`
-loses a worker process on the way, `append-with-stall` has a task that does not end. Each task that begins
-touches a file in ROOT-tasks, so that a test knows when to interfere.
+WHAT is modes of `save`, `read` and `pause` with commas between them, done one after the other; a pause ends
+when the test touches a file. `append-with-death` loses a worker process on the way, `append-with-stall` has a
+task that does not end. Each task that begins touches a file in ROOT-tasks, so that a test knows when to
+interfere.
 """
 
 from __future__ import annotations
@@ -69,25 +70,29 @@ def summary(df: DataFrame) -> dict[str, int]:
 
 def main(what: str, root: str, table: str, rows: int, tasks: int) -> None:
     steps = what.split(",")
-    # Drivers that do several things run beside each other, on one executor each.
+    # Drivers that do several things without a pause run beside each other, on one executor each.
     spark = driver_session(
         what,
-        spark_cores_max="2" if len(steps) == 1 else "1",
+        spark_cores_max="2" if len(steps) == 1 or "pause" in steps else "1",
         spark_task_maxFailures="8",
         spark_speculation=str("stall" in what).lower(),
         spark_speculation_quantile="0.5",
         spark_speculation_minTaskRuntime="1s",
     )
-    if what == "read":
-        seen = relance.spark.table(spark, table, root=root, split_rows=max(1, rows // tasks))
-        print(json.dumps(summary(_slow_read(seen, root))))
-    else:
-        versions = []
-        for step in steps:
-            mode, _, trouble = step.partition("-with-")
+    versions, read = [], None
+    for step in steps:
+        mode, _, trouble = step.partition("-with-")
+        if mode == "read":
+            seen = relance.spark.table(spark, table, root=root, split_rows=max(1, rows // tasks))
+            read = summary(_slow_read(seen, root))
+        elif mode == "pause":
+            (signs(root) / "paused").touch()
+            while not (signs(root) / "go").exists():
+                time.sleep(0.1)
+        else:
             source = numbers(spark, root, rows, tasks, die=trouble == "death", stall=trouble == "stall")
             versions.append(relance.spark.save(source, table, root=root, mode=mode).version)
-        print(json.dumps({"versions": versions}))
+    print(json.dumps({"versions": versions, "read": read}))
     spark.stop()
 
 
