@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER = ("tests/spark/",)
-"""Folders whose tests share something that takes long to start: a Spark session, a cluster."""
+TOGETHER = {
+    # A Spark context excludes another one in its process: these start drivers of their own, one at a time.
+    "drivers": (
+        "tests/spark/test_cluster.py",
+        "tests/spark/test_connect.py",
+        "tests/spark/test_guide.py",
+        "tests/spark/test_on_cluster.py",
+    ),
+    # All others share one session.
+    "session": ("tests/spark/",),
+}
+"""Tests that share something that takes long to start. The first group that fits counts."""
 
 
 class GroupedScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives each folder of `TOGETHER` to one process, largest first, and all other tests one by one.
+    """Gives each group of `TOGETHER` to one process, largest first, and all other tests one by one.
 
     The group marks of xdist 3.8 do nothing in pytest 9.2, which keeps the names of tests elsewhere.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+        return next((name for name, starts in TOGETHER.items() if nodeid.startswith(starts)), nodeid)
