@@ -1,4 +1,4 @@
-"""One Spark session and one cluster for all tests of Spark, which run in one process (tests.scheduling)."""
+"""One Spark session and one cluster for all tests of Spark; tests.scheduling says who has which."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import relance
 import relance.spark
-from relance.errors import TableNotFoundError
+from relance.errors import InvalidInputError, TableNotFoundError
 from relance.maintenance import (
     CleanUp,
     Compact,
@@ -98,6 +98,8 @@ def test_every_job_runs_on_executors_and_reports_each_table(
 def test_a_giant_table_is_cut_up_over_executors_and_a_broken_one_stops_nobody(
     spark: SparkSession, catalog: relance.DirectoryNamespace
 ) -> None:
+    with pytest.raises(InvalidInputError, match="auto, local, spark"):
+        relance.spark.maintain(spark, DeleteRows("id < 250"), TABLES, root=catalog.root_uri, engine="ray")
     runner = SparkRunner(spark)
     run = Run(DeleteRows("id < 250"), CatalogRef(catalog.properties), runner, runner, giant_seconds=0.0)
     ids = [("prod", "t0"), ("prod", "missing"), ("prod", "t1")]

@@ -89,7 +89,7 @@ def start(
         chosen = [tuple(table_id_of(context, each).parts) for each in tables]
     if len(set(chosen)) != len(chosen):
         raise InvalidInputError("a table is named twice")
-    choice = choose(_engine(engine), spark, tables=len(chosen))
+    choice = choose(parse_engine(engine), spark, tables=len(chosen))
     run = Run(job, reference, choice.near, choice.far, dry_run=dry_run, progress=progress)
     return Started(choice.why, len(chosen), run.results(chosen))
 
@@ -118,7 +118,12 @@ def maintain(
     return Report(job.name, started.engine, dry_run, results, duration)
 
 
-def _engine(text: Engine | str) -> Engine:
+def parse_engine(text: Engine | str) -> Engine:
+    """Return the engine of this name.
+
+    Raises:
+        InvalidInputError: there is none.
+    """
     try:
         return Engine(text)
     except ValueError:

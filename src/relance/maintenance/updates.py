@@ -20,6 +20,7 @@ from relance.maintenance.row_commit import RewritePlan, plan_rewrite
 from relance.operations.context import Context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import open_for_writing
+from relance.operations.watched import Watched
 
 _COSTS = Costs(fragment=0.01, row=5e-7, byte=1e-8)
 
@@ -93,13 +94,10 @@ class _Update:
         given = dict(options) or None
         with at.opened(options) as dataset:
             rows = _NewRows(dataset.schema, self._scanner(dataset, fragments))
-            reader = pa.RecordBatchReader.from_batches(dataset.schema, rows.batches())
-            try:
+            watched = Watched(rows.batches())
+            reader = watched.reader(dataset.schema)
+            with watched.own_errors():
                 written = write_fragments(reader, dataset, mode="append", storage_options=given)
-            except (OSError, ValueError, RuntimeError):
-                if rows.failure is not None:
-                    raise rows.failure from None  # Lance's own words about it hide what it was
-                raise
             if not written:
                 return []
             if dataset.has_stable_row_ids:
@@ -159,20 +157,15 @@ class _NewRows:
         self._addresses: list[npt.NDArray[np.uint64]] = []
         self._row_ids: list[npt.NDArray[np.uint64]] = []
         self.count = 0
-        self.failure: Exception | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in self._scanner.to_batches():
-                self.count += batch.num_rows
-                self._addresses.append(batch.column(_ROW_ADDRESS).to_numpy())
-                if _ROW_ID in batch.schema.names:
-                    self._row_ids.append(batch.column(_ROW_ID).to_numpy())
-                columns = [_fitting(batch.column(each.name), each) for each in self._schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        except Exception as failure:
-            self.failure = failure
-            raise
+        for batch in self._scanner.to_batches():
+            self.count += batch.num_rows
+            self._addresses.append(batch.column(_ROW_ADDRESS).to_numpy())
+            if _ROW_ID in batch.schema.names:
+                self._row_ids.append(batch.column(_ROW_ID).to_numpy())
+            columns = [_fitting(batch.column(each.name), each) for each in self._schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def addresses(self) -> npt.NDArray[np.uint64]:
         return np.concatenate(self._addresses)

@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 
 from relance.maintenance import maintain as maintain_tables
 from relance.maintenance.execute import Progress
-from relance.maintenance.maintain import Engine
+from relance.maintenance.maintain import Engine, parse_engine
 from relance.maintenance.work import Job, Report
 from relance.namespace import DirectoryNamespace
+from relance.spark.classic import spark_context
 from relance.spark.runner import SparkRunner
 from relance.spark.session_properties import catalog_properties
 
@@ -37,7 +38,9 @@ def maintain(
         UnsupportedOperationError: Spark is asked for and the session is one of Spark Connect.
     """
     catalog = DirectoryNamespace(clock=None, **catalog_properties(spark, root, properties))
-    runner = None if Engine(engine) is Engine.LOCAL else SparkRunner(spark)
+    chosen = parse_engine(engine)
+    no_tasks = chosen is Engine.AUTO and spark_context(spark) is None
+    runner = None if chosen is Engine.LOCAL or no_tasks else SparkRunner(spark)
     return maintain_tables(
-        catalog, job, tables, engine=engine, spark=runner, dry_run=dry_run, progress=progress
+        catalog, job, tables, engine=chosen, spark=runner, dry_run=dry_run, progress=progress
     )

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import Broadcast
-from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import InputPartition
@@ -24,6 +23,7 @@ from pyspark.sql.datasource import InputPartition
 from relance.errors import InvalidInputError
 from relance.maintenance.merge_plan import MergePlan
 from relance.spark.address import PathAddress
+from relance.spark.classic import parallelism, spark_context
 from relance.spark.options import ReadOptions
 from relance.spark.reader import LanceReader, schema_of
 from relance.spark.widths import row_width
@@ -76,12 +76,8 @@ def send_keys(rows: DataFrame, keys: Sequence[str]) -> SentKeys | None:
 
 
 def _few_keys(rows: DataFrame, keys: Sequence[str]) -> pa.Table | None:
-    """Return the keys, unless they are many."""
-    try:
-        _ = rows.sparkSession.sparkContext
-    except (PySparkAttributeError, PySparkNotImplementedError):
-        return None  # a Connect session
-    if rows.count() > MOST_KEYS:
+    """Return the keys, unless they are many, or the session cannot send them to its tasks."""
+    if spark_context(rows.sparkSession) is None or rows.count() > MOST_KEYS:
         return None
     return rows.select(*(quoted(name) for name in keys)).toArrow()
 
@@ -125,7 +121,7 @@ def matching_rows(spark: SparkSession, plan: MergePlan, columns: Sequence[str], 
         columns=tuple(columns),
         with_row_address=True,
         with_row_id=plan.stable_row_ids,
-        parallelism=max(1, spark.sparkContext.defaultParallelism),
+        parallelism=parallelism(spark),
     )
     schema = schema_of(plan.table, options)
     reader = LanceReader(plan.table, options, schema)

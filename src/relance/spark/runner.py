@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from relance.errors import InternalError, UnsupportedOperationError
 from relance.maintenance.runner import Done, Slice, run_slice
 from relance.maintenance.work import CatalogRef
+from relance.spark.classic import spark_context
 
 _TRIES = 3
 """How often a slice is given to Spark, which by itself tries each task as often as it is set to."""
@@ -32,13 +33,13 @@ class SparkRunner:
         Raises:
             UnsupportedOperationError: it is one of Spark Connect, which gives no tasks to clients.
         """
-        try:
-            self._context = spark.sparkContext
-        except (PySparkException, AttributeError) as cause:
+        context = spark_context(spark)
+        if context is None:
             raise UnsupportedOperationError(
                 "maintenance on Spark needs a session on the driver, not one of Spark Connect: "
                 "use engine 'local', or submit the job to the cluster"
-            ) from cause
+            )
+        self._context = context
         self._session = spark
         self.slots = max(1, self._context.defaultParallelism)
 

@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
 from pyspark.sql import DataFrame, SparkSession
 
 from relance.errors import InvalidInputError
 from relance.spark.address import format_id
+from relance.spark.classic import parallelism
 from relance.spark.errors import typed_errors
 from relance.spark.registration import DEFAULT_NAME, ensure_registered
 from relance.spark.session_properties import catalog_properties
@@ -64,7 +64,7 @@ def table(
         "batch_size": batch_size,
         "split_rows": split_rows,
         "split_bytes": split_bytes,
-        "parallelism": _parallelism(spark),
+        "parallelism": parallelism(spark),
     }
     reader = spark.read.format(source).options(**address)
     for name, value in options.items():
@@ -100,11 +100,3 @@ def _names(columns: Sequence[str]) -> list[str]:
     if isinstance(columns, str):
         raise InvalidInputError(f"columns must be a list of names, got the text {columns!r}")
     return list(columns)
-
-
-def _parallelism(spark: SparkSession) -> int | None:
-    """Return how many tasks run at once; a Connect session does not tell."""
-    try:
-        return max(1, spark.sparkContext.defaultParallelism)
-    except (PySparkAttributeError, PySparkNotImplementedError):
-        return None

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from relance.errors import RelanceError, TableNotFoundError
+from relance.errors import TableNotFoundError
 from relance.lance_errors import open_at
 from relance.operations.data_errors import data_errors
 from relance.operations.datasets import checkout
 from relance.operations.fields import fields_of_table
 from relance.operations.staging.plan import WritePlan
+from relance.operations.watched import Watched
 
 
 def write_batches(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> tuple[str, ...]:
@@ -25,21 +26,9 @@ def write_batches(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> tuple[s
         TableSchemaValidationError: a value does not fit its column.
         TableVersionNotFoundError: its columns were changed and the planned version was cleaned up.
     """
-    failed: list[Exception] = []
-
-    def watched() -> Iterator[pa.RecordBatch]:
-        try:
-            yield from batches
-        except Exception as error:
-            failed.append(error)
-            raise
-
-    try:
-        return _write(plan, pa.RecordBatchReader.from_batches(plan.schema, watched()))
-    except RelanceError:
-        if failed:
-            raise failed[0] from None  # Lance passes on the text of what its input raised, and no more
-        raise
+    watched = Watched(batches)
+    with watched.own_errors():
+        return _write(plan, watched.reader(plan.schema))
 
 
 def _write(plan: WritePlan, reader: pa.RecordBatchReader) -> tuple[str, ...]:
