@@ -1,0 +1,96 @@
+"""What a run of a policy did, or what a dry run would do: the source of reports and of the history. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from relance.maintenance.work import Effect, Estimate
+from relance.policy.actions import Action
+from relance.policy.facts import TableFacts
+
+
+class Outcome(StrEnum):
+    """What became of one action."""
+
+    PLANNED = "planned"
+    DONE = "done"
+    NOTHING = "nothing to do"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """Outside its time window, or the run ended before it."""
+
+
+class RunState(StrEnum):
+    """What became of a run."""
+
+    PLANNED = "planned"
+    """A dry run."""
+    RUNNING = "running"
+    """Under way, or killed."""
+    DONE = "done"
+    FAILED = "failed"
+    """It came to its end, and some actions failed."""
+    REFUSED = "refused"
+    """A limit was exceeded: nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRecord:
+    """One action of a run."""
+
+    action: Action
+    outcome: Outcome
+    planned: Estimate | None = None
+    effect: Effect | None = None
+    error: str | None = None
+    started_at: datetime | None = None
+    duration: timedelta = timedelta()
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """A table before and after a run; `after` is None in a dry run, and for a table that is purged."""
+
+    before: TableFacts
+    after: TableFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """All tables of a lake together."""
+
+    tables: int = 0
+    dropped: int = 0
+    unreadable: int = 0
+    rows: int = 0
+    deleted_rows: int = 0
+    fragments: int = 0
+    bytes: int = 0
+    versions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run of a policy over a lake."""
+
+    run: str
+    root: str
+    """Without secrets."""
+    policy: str
+    """The file's name."""
+    actor: str
+    """Who ran it: user@host, or as told."""
+    state: RunState
+    engine: str
+    """Where it ran, and why there."""
+    started_at: datetime
+    ended_at: datetime | None
+    before: Totals
+    after: Totals | None
+    actions: tuple[ActionRecord, ...]
+    changes: tuple[TableChange, ...]
+    """Only tables with an action, and all that are dropped."""
+    message: str = ""
+    """Why it was refused or failed."""
