@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from relance.errors import (
     OutcomeUnknownError,
     ServiceUnavailableError,
 )
-from relance.maintenance import execute
+from relance.maintenance import execute, runner
 from relance.maintenance.execute import ATTEMPTS, Progress, Run
 from relance.maintenance.maintain import Engine, choose, maintain
 from relance.maintenance.progress import Display
@@ -137,6 +138,33 @@ class TestRuns:
 def test_results_can_be_pickled(catalog: CatalogRef) -> None:
     report = maintain(catalog, Adding(failures={("t1",): [OutcomeUnknownError("lost")]}))
     assert str(pickle.loads(pickle.dumps(report)).failed[0].error) == str(report.failed[0].error)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Ends when another one runs at the same time, or when it has waited in vain."""
+
+    met: threading.Barrier
+    weight: float = 0.1
+
+    def run(self, context: Context) -> bool:
+        try:
+            self.met.wait()
+        except threading.BrokenBarrierError:
+            return False
+        return True
+
+
+@pytest.mark.parametrize("far_away", [True, False])
+def test_a_slice_works_on_several_tables_at_a_time_only_where_the_store_is_far_away(
+    far_away: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = SimpleNamespace(cheap_lookups=not far_away)
+    monkeypatch.setattr(runner, "open_catalog", lambda catalog: SimpleNamespace(storage=storage))
+    met = threading.Barrier(2, timeout=20 if far_away else 0.1)
+    (together,) = slices_of([Meeting(met), Meeting(met)], slots=1, at_once=2)
+    done = runner.run_slice(CatalogRef(()), together)
+    assert [(each.number, each.value) for each in done] == [(0, far_away), (1, far_away)]
 
 
 def test_slices_hold_every_task_once_and_small_ones_share() -> None:

@@ -1,6 +1,7 @@
-"""A streaming query, run as a process of its own, that dies at a chosen point of a chosen micro-batch.
+"""A streaming query, run as a process of its own, that dies between a commit and its checkpoint.
 
-`python -m tests.spark.killed_query <root> <files> <checkpoint> <point> <batch>`; see POINTS.
+`python -m tests.spark.killed_query <root> <files> <checkpoint> <batch>`: in which micro-batch; with -1 it
+comes to its end, but loses a worker process in the first task that has written rows.
 """
 
 from __future__ import annotations
@@ -22,10 +23,8 @@ from relance.spark.options import Use, parse_write_options
 from relance.spark.streaming import progress
 from relance.spark.streaming.sink import LanceStreamWriter, Staged
 
-POINTS = ("before_pending", "after_pending", "after_commit", "after_done", "in_task", "never")
 TABLE = "prod.events"
 
-POINT = "RELANCE_TEST_KILL_AT"
 BATCH = "RELANCE_TEST_KILL_BATCH"
 FLAG = "RELANCE_TEST_KILLED_TASK"
 
@@ -35,21 +34,14 @@ class KillingWriter(LanceStreamWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         staged = super().write(iterator)
-        if os.environ[POINT] == "in_task" and staged.fragments and _first_time(Path(os.environ[FLAG])):
+        if os.environ[BATCH] == "-1" and staged.fragments and _first_time(Path(os.environ[FLAG])):
             os._exit(1)  # after its files are written: Spark runs the task again
         return staged
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        point = os.environ[POINT] if batchId == int(os.environ[BATCH]) else "never"
-        if point == "before_pending":
-            kill_query()
-        if point == "after_pending":
-            progress.commit_write = _then(kill_query)  # type: ignore[attr-defined]  # it dies there
-        if point == "after_commit":
+        if batchId == int(os.environ[BATCH]):
             progress.commit_write = _then(progress.commit_write, kill_query)  # type: ignore[attr-defined]
         super().commit(messages, batchId)
-        if point == "after_done":
-            kill_query()
 
 
 class KillingSource(LanceSource):
@@ -78,10 +70,10 @@ def _java_above(pid: int) -> int:
     raise AssertionError("this process was not started by Spark")
 
 
-def _then(*steps: Callable[..., Any]) -> Callable[..., Any]:
+def _then(first: Callable[..., Any], last: Callable[[], None]) -> Callable[..., Any]:
     def run(*args: Any, **named: Any) -> None:
-        for step in steps:
-            step() if step is kill_query else step(*args, **named)
+        first(*args, **named)
+        last()
 
     return run
 
@@ -94,8 +86,8 @@ def _first_time(flag: Path) -> bool:
     return True
 
 
-def main(root: str, files: str, checkpoint: str, point: str, batch: str) -> None:
-    os.environ.update({POINT: point, BATCH: batch, FLAG: f"{checkpoint}.killed"})
+def main(root: str, files: str, checkpoint: str, batch: str) -> None:
+    os.environ.update({BATCH: batch, FLAG: f"{checkpoint}.killed"})
     conf = {"spark.sql.shuffle.partitions": "2"}
     spark = relance.spark.session("killed", master="local[2,3]", conf=conf)
     spark.dataSource.register(KillingSource)

@@ -29,6 +29,7 @@ from relance.maintenance.work import (
     TablePlan,
     Task,
     UnfinishedError,
+    WaitingJob,
     joined,
 )
 from relance.operations.context import Context
@@ -201,7 +202,9 @@ class Run:
         self._report(total=len(tables))
         visits = [Visit(self.job, each, self.dry_run, self.giant_seconds) for each in tables]
         giants: list[_Big] = []
-        for done in self._run(self.near, visits, f"{self.job.name}: {len(tables)} tables"):
+        at_once = self.job.tables_at_once if isinstance(self.job, WaitingJob) else 1
+        what = f"{self.job.name}: {len(tables)} tables"
+        for done in self._run(self.near, visits, what, at_once=at_once):
             table = tables[done.number]
             if done.error is not None:
                 yield self._count(Result(self.job.name, table, error=done.error))
@@ -219,8 +222,9 @@ class Run:
                     yield self._count(result)
             giants = [self._plan_again(big) for big in again]
 
-    def _run(self, runner: Runner, tasks: Sequence[Task], what: str) -> Iterator[Done]:
-        return runner.run(self.catalog, slices_of(tasks, slots=runner.slots), what=what)
+    def _run(self, runner: Runner, tasks: Sequence[Task], what: str, *, at_once: int = 1) -> Iterator[Done]:
+        slices = slices_of(tasks, slots=runner.slots, at_once=at_once)
+        return runner.run(self.catalog, slices, what=what)
 
     def _count(self, result: Result) -> Result:
         self._report(done=self._seen.done + 1, failed=self._seen.failed + (result.error is not None))

@@ -49,6 +49,7 @@ class PurgeDropped:
     run: str = field(default_factory=new_nonce)
     """Names the claim that the tasks of a giant table share."""
     name: str = field(default="purge", init=False)
+    tables_at_once: int = field(default=16, init=False)
 
     def __post_init__(self) -> None:
         if self.deleted_before is not None and self.deleted_before.tzinfo is None:

@@ -15,10 +15,12 @@ from relance.operations.context import Context, shared_context
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Tasks that one worker does one after another."""
+    """Tasks that one worker does, in their order."""
 
     tasks: tuple[tuple[int, Task], ...]
     """Each with its number in the run."""
+    at_once: int = 1
+    """How many at a time, where the store is far away; looking at local files is work, not waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ class ThreadRunner:
 def run_slice(catalog: CatalogRef, tasks: Slice) -> list[Done]:
     """Run the tasks of a slice, and keep what goes wrong with one from the others."""
     context = open_catalog(catalog)
-    return [_run(context, number, task) for number, task in tasks.tasks]
+    if tasks.at_once == 1 or context.storage.cheap_lookups:
+        return [_run(context, number, task) for number, task in tasks.tasks]
+    with ThreadPoolExecutor(tasks.at_once) as pool:
+        return list(pool.map(lambda each: _run(context, *each), tasks.tasks))
 
 
 def _run(context: Context, number: int, task: Task) -> Done:
@@ -90,13 +95,18 @@ def open_catalog(catalog: CatalogRef) -> Context:
 
 
 def slices_of(
-    tasks: Sequence[Task], *, slots: int, least_seconds: float = 1.0, most_seconds: float = 5.0
+    tasks: Sequence[Task],
+    *,
+    slots: int,
+    at_once: int = 1,
+    least_seconds: float = 1.0,
+    most_seconds: float = 5.0,
 ) -> list[Slice]:
     """Cut the tasks into slices of about equal weight, neighbours together.
 
     A slice is worth its overhead if it takes `least_seconds`, and its results come when all of it is done,
     so it takes no more than `most_seconds`. There are enough slices for all slots to end at about the same
-    time, and a heavy task is a slice of its own.
+    time, and a heavy task is a slice of its own. Of each slice, `at_once` tasks are done at a time.
     """
     total = sum(task.weight for task in tasks)
     share = min(most_seconds, max(least_seconds, total / (slots * 8)))
@@ -106,10 +116,10 @@ def slices_of(
     for numbered in enumerate(tasks):
         heavy = numbered[1].weight
         if current and weight + heavy > share:
-            slices.append(Slice(tuple(current)))
+            slices.append(Slice(tuple(current), at_once))
             current, weight = [], 0.0
         current.append(numbered)
         weight += heavy
     if current:
-        slices.append(Slice(tuple(current)))
+        slices.append(Slice(tuple(current), at_once))
     return slices

@@ -142,6 +142,15 @@ class Job(Protocol):
         """Look at one table, and return what to do; None when there is nothing to do. Changes nothing."""
 
 
+@runtime_checkable
+class WaitingJob(Job, Protocol):
+    """A job that mostly waits for a store that is far away: each worker visits several tables at a time."""
+
+    @property
+    def tables_at_once(self) -> int:
+        """How many."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What became of one table: a row of the report."""
