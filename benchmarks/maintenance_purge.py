@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from time import perf_counter
 
 import lance
 import pyarrow as pa
 from lance_namespace import DropTableRequest
+from tests.servers import count_requests, start_moto
 
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
-from benchmarks.roots import V1, open_native, temporary_root
+from benchmarks.roots import V1, fill_bucket, open_native, table_name, temporary_root
 from relance import CleanupPolicy
 from relance.locations import LAYOUT_KEY, MARKER_SUFFIX
 from relance.maintenance.expired_drops import PurgeDropped
@@ -22,6 +23,8 @@ from relance.maintenance.work import CatalogRef, Job
 
 TABLES = 1_000
 VERSIONS = 20
+S3_TABLES = 200
+S3_DELAY = 0.015
 THREADS_GAIN = 1.5
 REPEATS = 2
 
@@ -55,6 +58,28 @@ def purge_many() -> Iterator[Result]:
     yield Result(what, Unit.SECONDS, Sample(tuple(ours)), Sample(tuple(native)), times_faster(1))
 
 
+def purge_many_on_s3() -> Iterator[Result]:
+    """Measure the same on an S3 server whose answers take as long as those of a real one."""
+    from benchmarks.lifecycle import _dropped_marker
+
+    with start_moto() as server, count_requests(server, delay=S3_DELAY) as far:
+        bucket, client, marker = server.make_bucket("purge-many"), server.client(), _dropped_marker()
+        for side in ("left", "right"):
+            client.put_object(Bucket=bucket, Key=f"{side}/{LAYOUT_KEY}", Body=b"{}")
+            fill_bucket(server, bucket, side, S3_TABLES)
+        names = [[table_name(number)] for number in range(S3_TABLES)]
+        for (name,) in names:
+            client.put_object(Bucket=bucket, Key=f"left/{name}{MARKER_SUFFIX}", Body=marker)
+        options = far.server.storage_options()
+        ours = _seconds_of_job(f"s3://{bucket}/left", PurgeDropped(force=True), names, options)
+        peer, start = open_native(f"s3://{bucket}/right", options), perf_counter()
+        for name in names:
+            peer.drop_table(DropTableRequest(id=name))
+        native = perf_counter() - start
+    what = f"purge of {S3_TABLES:,} small dropped tables on S3, {S3_DELAY * 1000:.0f} ms a request"
+    yield Result(what, Unit.SECONDS, Sample((ours,)), Sample((native,)), times_faster(1))
+
+
 def clean_many() -> Iterator[Result]:
     """Measure the cleanup of many tables with versions beside a loop over Lance's own cleanup."""
     ours: list[float] = []
@@ -81,17 +106,21 @@ def clean_many() -> Iterator[Result]:
     yield Result(what, Unit.SECONDS, Sample(tuple(ours)), Sample(tuple(native)), times_faster(THREADS_GAIN))
 
 
-def _seconds_of_job(root: str, job: Job, tables: list[list[str]] | None) -> float:
-    catalog = CatalogRef(tuple({"root": root, **V1}.items()))
+def _seconds_of_job(
+    root: str, job: Job, tables: list[list[str]] | None, options: Mapping[str, str] | None = None
+) -> float:
+    storage = {f"storage.{key}": value for key, value in (options or {}).items()}
+    catalog = CatalogRef(tuple({"root": root, **V1, **storage}.items()))
     start = perf_counter()
     report = maintain(catalog, job, tables, engine="local")
     seconds = perf_counter() - start
-    if report.failed or len(report.changed) != TABLES:
+    if report.failed or len(report.changed) != (TABLES if tables is None else len(tables)):
         raise RuntimeError(f"{len(report.failed)} tables failed: {report.failed[:1]}")
     return seconds
 
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark("purge-many", f"purge {TABLES:,} small dropped tables", purge_many),
+    Benchmark("purge-many-s3", f"purge {S3_TABLES} small dropped tables on an S3 server", purge_many_on_s3),
     Benchmark("cleanup-many", f"clean {TABLES:,} tables of {VERSIONS} versions", clean_many),
 )

@@ -228,11 +228,15 @@ class RequestCounter:
 
 
 @contextmanager
-def count_requests(server: S3Server) -> Iterator[RequestCounter]:
-    """Run a counting proxy in front of an S3 server for the duration of the block."""
+def count_requests(server: S3Server, *, delay: float = 0.0) -> Iterator[RequestCounter]:
+    """Run a counting proxy in front of an S3 server for the duration of the block.
+
+    With a delay in seconds, each answer comes so much later, as from a store that is far away.
+    """
     proxy = _ProxyServer(urlsplit(server.endpoint).netloc)
     counter = RequestCounter(replace(server, endpoint=f"http://{HOST}:{proxy.server_port}"))
     proxy.record = counter.record
+    proxy.delay = delay
     thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -255,6 +259,7 @@ class _ProxyServer(ThreadingHTTPServer):
         super().__init__((HOST, 0), _ProxyHandler)
         self.upstream = upstream
         self.record: Callable[[str, str], None] = lambda method, path: None
+        self.delay = 0.0
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
 
@@ -296,6 +301,7 @@ class _ProxyHandler(BaseHTTPRequestHandler):
         """Record one request, send it upstream and hand the answer back."""
         body = self._read_body()
         self.server.record(self.command, self.path)
+        time.sleep(self.server.delay)
         connection = http.client.HTTPConnection(self.server.upstream)
         try:
             self._send_upstream(connection, body)

@@ -15,7 +15,7 @@ import lance
 
 from relance.errors import InternalError, InvalidInputError
 from relance.lifecycle.marker_store import new_nonce
-from relance.locations import VERSIONS_DIRECTORY
+from relance.listing.manifest_files import ManifestFile, list_manifests
 from relance.maintenance.clones import clones_of_run, files_of_clones
 from relance.maintenance.retired_files import DeleteFiles, Removed, RetiredVersions, named_by_refs
 from relance.maintenance.targets import all_tables
@@ -44,6 +44,7 @@ _SECONDS_PER_FILE = 0.002
 _ALL = 100_000_000
 _BYTES_PER_FILE = 150
 """Of a manifest."""
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,15 @@ class CleanUp:
         """
         policy = self._allowed(with_rule(self.policy, context.clock.now()), context.clock.now())
         target = open_for_writing(context, table)
+        manifests = list_manifests(context.storage, target.found.directory, None)
         with target.errors():
-            versions = _versions(target.dataset, policy)
+            versions = _versions(target.dataset, policy, manifests)
             chosen = policy.choose(versions, tags_of(target.dataset))
         cloned: frozenset[str] = frozenset()
         if self.look_for_clones:
             clones = clones_of_run(self.run, context.root.uri).get(context)
             cloned = files_of_clones(context, clones, target.found.directory)
-        small = _size(context, target.found.directory) < self.giant_files
+        small = _size(manifests) < self.giant_files
         if small and not cloned and policy.rate_limit is None:
             return CleanedByLance(context, target, chosen, policy, len(versions))
         return _plan_files(context, target, chosen, policy, cloned, versions=len(versions))
@@ -108,17 +110,19 @@ class CleanUp:
         return policy
 
 
-def _versions(dataset: lance.LanceDataset, policy: CleanupPolicy) -> list[Version]:
+def _versions(
+    dataset: lance.LanceDataset, policy: CleanupPolicy, manifests: Sequence[ManifestFile]
+) -> list[Version]:
     """Return the versions; their times, which take a read of each, only when the policy asks for them."""
     if policy.before_timestamp is not None:
         return dated(dataset.versions())
-    return [Version(each["version"], datetime.min.replace(tzinfo=UTC)) for each in dataset.version_refs()]
+    return [Version(each.version, _LONG_AGO) for each in manifests]
 
 
-def _size(context: Context, directory: str) -> int:
+def _size(manifests: Sequence[ManifestFile]) -> int:
     """Return about how many files a table has: a manifest is as long as its version has files."""
-    sizes = [each.size for each in context.storage.list_level(f"{directory}/{VERSIONS_DIRECTORY}").files]
-    return len(sizes) + max(sizes, default=0) // _BYTES_PER_FILE
+    largest = max((each.info.size for each in manifests), default=0)
+    return len(manifests) + largest // _BYTES_PER_FILE
 
 
 @dataclass(frozen=True, slots=True)
