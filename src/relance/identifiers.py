@@ -1,10 +1,11 @@
-"""Names and ids of tables and namespaces: one validation for every entry point. Pure.
+"""Names and ids of tables and namespaces: one validation for every entry point, one way to write them. Pure.
 
 Where a table lies on storage is in locations.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -20,6 +21,9 @@ MAX_NAME_BYTES = 220
 
 RESERVED_NAMES = frozenset({"__manifest", "__dropped"})
 """Names the catalog format itself uses."""
+
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_PLAIN_PART = re.compile(r"[^.`/$\s]+")
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")
 """Most names are plain; they need no look at each character."""
@@ -118,3 +122,48 @@ def _why_characters_unusable(name: str) -> str | None:
     if len(name.encode()) > MAX_NAME_BYTES:
         return f"it is longer than {MAX_NAME_BYTES} bytes"
     return None
+
+
+def parse_id(text: str) -> tuple[str, ...]:
+    """Return the parts of an id: with '$' between them, or with '.' and backticks around odd names.
+
+    Raises:
+        InvalidInputError: a part is empty or a backtick has no partner.
+    """
+    if text.startswith("["):
+        return _parse_json_id(text)
+    if DELIMITER in text:
+        parts = text.split(DELIMITER)
+    else:
+        parts, position = [], 0
+        while found := _PART.match(text, position):
+            parts.append(found[2] if found[1] is None else found[1].replace("``", "`"))
+            position = found.end() + 1
+            if text[found.end() : position] != ".":
+                break
+        if position != len(text) + 1:
+            parts = []
+    if not parts or not all(part.strip() for part in parts):
+        raise InvalidInputError(
+            f"table id {text!r} is malformed: write it like prod.users, "
+            "and a name with a dot in backticks, like prod.`my.table`"
+        )
+    return tuple(parts)
+
+
+def _parse_json_id(text: str) -> tuple[str, ...]:
+    try:
+        parts = json.loads(text)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
+        raise InvalidInputError(f"table id {text!r} starts like a JSON list of names and is none")
+    return tuple(parts)
+
+
+def format_id(parts: Sequence[str]) -> str:
+    """Return the text that means this id, with backticks only where they are needed."""
+    return ".".join(
+        part if _PLAIN_PART.fullmatch(part) and not part.startswith("[") else f"`{part.replace('`', '``')}`"
+        for part in parts
+    )

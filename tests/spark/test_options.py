@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from relance.errors import InvalidInputError
-from relance.spark.address import CatalogAddress, PathAddress, format_id, parse_address, parse_id
+from relance.identifiers import format_id, parse_id
+from relance.spark.address import CatalogAddress, PathAddress, parse_address
 from relance.spark.options import (
     OPTIONS,
     Changes,

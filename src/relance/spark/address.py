@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from relance.config import STORAGE_PREFIX
 from relance.errors import InvalidInputError
-from relance.identifiers import DELIMITER, why_unusable
+from relance.identifiers import format_id, parse_id, why_unusable
 from relance.locations import TABLE_SUFFIX
 
 Pairs = tuple[tuple[str, str], ...]
-
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
-_PLAIN_PART = re.compile(r"[^.`/$\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,48 +81,3 @@ def _storage_options(text: str, properties: Mapping[str, str]) -> Pairs:
         if not name.startswith(STORAGE_PREFIX):
             raise InvalidInputError(f"option {name!r} is about a catalog, and {text!r} is in none")
     return tuple(sorted((k.removeprefix(STORAGE_PREFIX), v) for k, v in properties.items()))
-
-
-def parse_id(text: str) -> tuple[str, ...]:
-    """Return the parts of an id: with '$' between them, or with '.' and backticks around odd names.
-
-    Raises:
-        InvalidInputError: a part is empty or a backtick has no partner.
-    """
-    if text.startswith("["):
-        return _parse_json_id(text)
-    if DELIMITER in text:
-        parts = text.split(DELIMITER)
-    else:
-        parts, position = [], 0
-        while found := _PART.match(text, position):
-            parts.append(found[2] if found[1] is None else found[1].replace("``", "`"))
-            position = found.end() + 1
-            if text[found.end() : position] != ".":
-                break
-        if position != len(text) + 1:
-            parts = []
-    if not parts or not all(part.strip() for part in parts):
-        raise InvalidInputError(
-            f"table id {text!r} is malformed: write it like prod.users, "
-            "and a name with a dot in backticks, like prod.`my.table`"
-        )
-    return tuple(parts)
-
-
-def _parse_json_id(text: str) -> tuple[str, ...]:
-    try:
-        parts = json.loads(text)
-    except ValueError:
-        parts = None
-    if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
-        raise InvalidInputError(f"table id {text!r} starts like a JSON list of names and is none")
-    return tuple(parts)
-
-
-def format_id(parts: Sequence[str]) -> str:
-    """Return the text that means this id, with backticks only where they are needed."""
-    return ".".join(
-        part if _PLAIN_PART.fullmatch(part) and not part.startswith("[") else f"`{part.replace('`', '``')}`"
-        for part in parts
-    )

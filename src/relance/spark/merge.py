@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from relance.errors import InternalError, InvalidInputError
+from relance.identifiers import format_id
 from relance.maintenance.merge_commit import Work
 from relance.maintenance.merge_plan import Clauses, MergePlan, MergeRequest, parse_clauses, plan_merge
 from relance.maintenance.merges import Counts, MergeResult, run_merge
 from relance.operations.context import shared_context
-from relance.spark.address import format_id
 from relance.spark.errors import typed_errors
 from relance.spark.merge_keys import SentKeys, matching_rows, quoted, send_keys
 from relance.spark.merge_tasks import RECORD, DeleteRows, WriteRows, gather, work_of

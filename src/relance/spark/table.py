@@ -10,7 +10,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 
 from relance.errors import InvalidInputError
-from relance.spark.address import format_id
+from relance.identifiers import format_id
 from relance.spark.classic import parallelism
 from relance.spark.errors import typed_errors
 from relance.spark.registration import DEFAULT_NAME, ensure_registered

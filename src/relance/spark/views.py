@@ -10,9 +10,8 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import SparkSession
 
 from relance.errors import RelanceError
-from relance.identifiers import DELIMITER
+from relance.identifiers import DELIMITER, format_id, parse_id
 from relance.namespace import DirectoryNamespace
-from relance.spark.address import format_id, parse_id
 from relance.spark.registration import DEFAULT_NAME, ensure_registered
 from relance.spark.session_properties import catalog_properties, keep_in_session
 from relance.spark.table import table
