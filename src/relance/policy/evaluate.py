@@ -1,0 +1,179 @@
+"""What a policy wants for one table, and why. Pure: nothing is looked up, and the time is an argument.
+
+Rules are read from top to bottom, the defaults first. For each part, the last rule that matches the table
+and sets the part decides, and takes it whole; `false` switches the part off. Window and rate limit are
+found the same way. What a part makes of the facts of a table is in decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from relance.policy.actions import Action, Kind
+from relance.policy.decide import Asked, Verdict, decide, decide_root
+from relance.policy.facts import TableFacts
+from relance.policy.model import ROOT_KINDS, TABLE_KINDS, Part, Policy, Rule
+from relance.policy.windows import Window
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Whether a rule is about the table."""
+
+    rule: str
+    line: int
+    matches: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one part."""
+
+    kind: Kind
+    rule: str | None
+    """The rule that decides; None when no rule has the part."""
+    overrides: tuple[str, ...]
+    """Rules that match, have the part, and come before that rule; the nearest first."""
+    action: Action | None
+    why: str
+    """Why there is an action, or none."""
+    refused: bool = False
+    """The policy asks for it, and it cannot be done: somebody should look at the rule or the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A part that a rule asks for and that cannot be done to a table."""
+
+    kind: Kind
+    table: tuple[str, ...]
+    rule: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a policy comes to what it wants for one table, or for the root: ()."""
+
+    table: tuple[str, ...]
+    matches: tuple[Match, ...]
+    """All rules, in their order."""
+    window: str
+    """Which window holds for the table, by which rule, and whether it is open."""
+    decisions: tuple[Decision, ...]
+    """One for each kind that applies, in the order in which they are done."""
+    error: str | None = None
+    """Why the table cannot be read: then nothing is done to it."""
+
+    @property
+    def actions(self) -> list[Action]:
+        return [each.action for each in self.decisions if each.action is not None]
+
+    @property
+    def refused(self) -> list[Refused]:
+        return [
+            Refused(each.kind, self.table, each.rule or "", each.why)
+            for each in self.decisions
+            if each.refused
+        ]
+
+
+def evaluate(policy: Policy, facts: TableFacts, now: datetime) -> list[Action]:
+    """Return what is to be done to a table, in the order of Kind.
+
+    The same policy, facts and time give the same actions. Whatever depends on the time is in the settings
+    as a moment, so that the actions mean the same when they are run later.
+    """
+    return explain(policy, facts, now).actions
+
+
+def evaluate_root(policy: Policy, now: datetime) -> list[Action]:
+    """Return what is to be done to the lake as a whole, in the order of Kind."""
+    return explain_root(policy, now).actions
+
+
+def explain(policy: Policy, facts: TableFacts, now: datetime) -> Explanation:
+    """Return which rules match a table, which one decides each part, and what follows."""
+    properties = dict(facts.properties)
+    matches = tuple(_match(rule, facts.table, properties) for rule in policy.rules)
+    rules = [rule for rule, match in zip(policy.rules, matches, strict=True) if match.matches]
+    around = _Around(facts.table, rules, now)
+    if facts.error is not None:
+        return Explanation(facts.table, matches, around.shown, (), f"the table cannot be read: {facts.error}")
+    decisions = (
+        around.decision(kind, lambda part, asked: decide(part, facts, asked)) for kind in TABLE_KINDS
+    )
+    return Explanation(facts.table, matches, around.shown, tuple(decisions))
+
+
+def explain_root(policy: Policy, now: datetime) -> Explanation:
+    """Return which rule decides each part that is about the lake as a whole, and what follows."""
+    matches = tuple(
+        Match(
+            rule.name, rule.line, rule.is_for_all, f"it is {'' if rule.is_for_all else 'not '}for all tables"
+        )
+        for rule in policy.rules
+    )
+    around = _Around((), [rule for rule in policy.rules if rule.is_for_all], now)
+    return Explanation(
+        (), matches, around.shown, tuple(around.decision(kind, decide_root) for kind in ROOT_KINDS)
+    )
+
+
+def _match(rule: Rule, table: Sequence[str], properties: Mapping[str, str]) -> Match:
+    pattern = next((each for each in rule.tables if each.matches(table)), None)
+    if pattern is None:
+        return Match(rule.name, rule.line, False, f"no match for {', '.join(map(str, rule.tables))}")
+    broken = next((each for each in rule.properties if not each.holds(properties)), None)
+    if broken is not None:
+        return Match(rule.name, rule.line, False, f"{pattern} matches, but not: {broken}")
+    why = " and ".join([f"{pattern} matches", *map(str, rule.properties)])
+    return Match(rule.name, rule.line, True, why)
+
+
+class _Around:
+    """The rules that match a table, and what they say beside the parts."""
+
+    def __init__(self, table: tuple[str, ...], rules: Sequence[Rule], now: datetime) -> None:
+        self._table = table
+        self._rules = rules
+        window, by = _last([(rule.window, rule.name) for rule in rules])
+        self._rate, _ = _last([(rule.rate_limit, rule.name) for rule in rules])
+        self._now = now
+        self._closed = ""
+        self.shown = f"none: rule {by!r} switches it off" if by else "none"
+        if isinstance(window, Window):
+            self.shown = f"{window}, by rule {by!r}"
+            if not window.is_open(now):
+                self._closed = f"the window {window} opens at {window.opens_at(now).isoformat()}"
+                self.shown += f"; {self._closed}"
+
+    def decision(self, kind: Kind, decide_part: Callable[[Part, Asked], Verdict]) -> Decision:
+        """Return what becomes of a part."""
+        setting = [rule for rule in reversed(self._rules) if kind in rule.parts]
+        if not setting:
+            return Decision(kind, None, (), None, "no rule asks for it")
+        rule, *others = setting
+        part = rule.parts[kind]
+        overrides = tuple(each.name for each in others)
+        if part is False:
+            return Decision(kind, rule.name, overrides, None, "the rule switches it off")
+        verdict = decide_part(part, Asked(self._now, self._rate or None))
+        action = None
+        why = verdict.why
+        if verdict.settings is not None and self._closed:
+            why = f"{why}; but {self._closed}"
+        elif verdict.settings is not None:
+            action = Action(kind, self._table, rule.name, why, verdict.settings)
+        return Decision(kind, rule.name, overrides, action, why, verdict.refused)
+
+
+def _last(settings: Sequence[tuple[T | None, str]]) -> tuple[T | None, str]:
+    """Return the last that is set, and by which rule."""
+    return next(((value, rule) for value, rule in reversed(settings) if value is not None), (None, ""))
