@@ -76,6 +76,7 @@ PURE = {
     "policy.predicates",
     "policy.problems",
     "policy.rules",
+    "policy.schema",
     "policy.tables",
     "policy.values",
     "policy.windows",
