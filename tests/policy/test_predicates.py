@@ -141,7 +141,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.lists(FRAGMENTS, max_size=12).map("".join))
 def test_a_pinned_predicate_no_longer_depends_on_the_time(text: str) -> None:
     try:

@@ -76,7 +76,7 @@ def test_the_example_fits_the_schema() -> None:
     assert list(complaints(SCHEMA, tomllib.loads(EXAMPLE.read_text()), SCHEMA)) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(DOCUMENTS)
 def test_what_the_parser_takes_fits_the_schema(document: Document) -> None:
     text = to_toml(document)

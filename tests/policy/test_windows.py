@@ -49,7 +49,7 @@ def test_one_that_opens_at_a_time_that_the_clock_skips_opens_all_the_same() -> N
     assert skipped.is_open(datetime(2026, 3, 29, 2, tzinfo=UTC))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.integers(0, 4_000_000_000).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
     st.integers(0, 1439),

@@ -212,7 +212,7 @@ def _purge(part: Purge, facts: TableFacts, asked: Asked) -> Verdict:
         return Verdict("it is not known which drop this is", refused=True)
     if facts.purge_after is None:
         return Verdict("the dropped table has no time after which it may be purged")
-    if asked.now < facts.purge_after + _SKEW:
+    if asked.now - _SKEW < facts.purge_after:
         return Verdict(f"it can be undropped until {_iso(facts.purge_after)}")
     dropped = f"dropped at {_iso(facts.dropped_at)}, " if facts.dropped_at else ""
     return Verdict(

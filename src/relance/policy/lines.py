@@ -42,7 +42,9 @@ class Scan:
     lines: Mapping[KeyPath, int]
     """Of each key, table and item, the first line in which it is named."""
     end: int
-    """Up to where the text could be followed: all of it, or the end of the line that could not."""
+    """Up to where the text may be read: all of it, or to the end of the line that could not be followed."""
+    lost: int | None = None
+    """The line that could not be followed."""
     too_deep: int | None = None
     """The line in which the text is nested too deeply to be read at all."""
 
@@ -59,11 +61,11 @@ def scan(text: str) -> Scan:
     scanner = _Scanner(text)
     try:
         scanner.document()
-    except _LostError as lost:
-        end = text.find("\n", lost.position)
-        return Scan(scanner.lines, len(text) if end < 0 else end)
     except _TooDeepError as error:
-        return Scan(scanner.lines, error.position, scanner.line_at(error.position))
+        return Scan(scanner.lines, error.position, too_deep=scanner.line_at(error.position))
+    except _LostError as lost:
+        end = text.find("\n", lost.position) + 1
+        return Scan(scanner.lines, end or len(text), lost=scanner.line_at(lost.position))
     return Scan(scanner.lines, len(text))
 
 

@@ -61,13 +61,14 @@ def _loaded(text: str, places: Scan, file: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         where = _WHERE.search(message)
-        line = int(where[1]) if where and where[1] else text.count("\n", 0, places.end) + 1
+        last = text.rstrip("\n").count("\n") + 1
+        line = int(where[1]) if where and where[1] else min(places.lost or last, last)
         column = f" (column {where[2]})" if where and where[2] else ""
         refuse(file, line, f"is not TOML: {_WHERE.sub('', message)}{column}")
     except (ValueError, OverflowError, RecursionError) as error:
         refuse(file, 1, f"is not TOML that can be read: {shown(str(error))}")
-    if places.end < len(text):
-        refuse(file, text.count("\n", 0, places.end) + 1, "is not TOML")
+    if places.lost is not None:
+        refuse(file, places.lost, "is not TOML")
     return document
 
 

@@ -20,7 +20,7 @@ def refuse_unknown(
     complaints: Complaints, path: KeyPath, found: Mapping[str, object], known: Iterable[str]
 ) -> None:
     """Complain about each key that is not known, with the nearest one that is."""
-    names = list(known)
+    names = list(map(str, known))
     for name in found:
         if name not in names:
             near = difflib.get_close_matches(name[:_COMPARED], names, n=1)

@@ -1,0 +1,399 @@
+"""What follows from a policy: which rule decides, what the facts make of it, and that time stands still."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.policy.policies import DOCUMENTS, Document, policy, to_toml
+
+from relance import maintenance
+from relance.policy.actions import Action, Kind
+from relance.policy.evaluate import evaluate, evaluate_root, explain, explain_root
+from relance.policy.facts import TableFacts, TableState
+from relance.policy.model import ROOT_KINDS, Compaction, IndexRefresh, Limits, OrphanRemoval
+
+NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+LIVE = TableFacts(
+    ("prod", "events"),
+    rows=1000,
+    deleted_rows=0,
+    fragments=1,
+    versions=5,
+    oldest_version_at=NOW - 30 * DAY,
+    unindexed_rows=0,
+    columns=(("ts", "timestamp[us, tz=UTC]"), ("day", "date32[day]"), ("id", "int64")),
+)
+DROPPED = TableFacts(
+    ("prod", "old"),
+    TableState.DROPPED,
+    deletion_id="d1",
+    dropped_at=NOW - 8 * DAY,
+    purge_after=NOW - DAY,
+)
+
+
+def rule(part: str, *, tables: str = "**", name: str = "a") -> str:
+    """Return a rule with some lines of its own."""
+    return f'[[rules]]\nname = "{name}"\ntables = "{tables}"\n{part}\n'
+
+
+def one(part: str, facts: TableFacts = LIVE) -> Action | None:
+    """Return the action that a policy of one part makes."""
+    actions = evaluate(policy(rule(part)), facts, NOW)
+    assert len(actions) <= 1
+    return actions[0] if actions else None
+
+
+def why(part: str, facts: TableFacts = LIVE) -> tuple[str, bool]:
+    """Return why there is no action, and whether it was refused."""
+    kind = Kind(part.split(" ")[0].split(".")[0])
+    (decision,) = (each for each in explain(policy(rule(part)), facts, NOW).decisions if each.kind is kind)
+    assert decision.action is None
+    return decision.why, decision.refused
+
+
+def _settings(part: str, facts: TableFacts = LIVE) -> dict[str, Any]:
+    found = one(part, facts)
+    assert found is not None
+    json.dumps(dict(found.settings))
+    return dict(found.settings)
+
+
+def test_protection_follows_the_policy_and_is_taken_away_only_when_it_says_so() -> None:
+    assert _settings("protect = true") == {"on": True}
+    assert _settings("protect = { on = false }", replace(LIVE, protected=True)) == {"on": False}
+    assert why("protect = false", replace(LIVE, protected=True)) == ("the rule switches it off", False)
+    assert why("protect = true", replace(LIVE, protected=True)) == ("already protected", False)
+
+
+@pytest.mark.parametrize(
+    ("now", "then"), [(None, True), ("7d", True), ("720h", False), ("30d", False), ("x", True)]
+)
+def test_a_ttl_is_set_when_the_table_has_another(now: str | None, then: bool) -> None:
+    found = one('drop_ttl = "30d"', replace(LIVE, drop_ttl=now))
+    assert (found is not None) is then
+    assert found is None or found.settings == {"ttl": "30d"}
+
+
+WHERE = 'delete_rows = { delete_where = "ts < now() - interval \'1 day\'", time_column = "ts" }'
+
+
+def test_rows_are_deleted_up_to_a_moment_that_is_fixed_with_the_plan() -> None:
+    found = one(WHERE)
+    assert found is not None
+    assert "2026-11-15T12:00:00.000000Z" in str(found.settings["where"])
+    assert "now" not in str(found.settings["where"])
+    assert found.why == "rows of 1,000 with ts < now() - interval '1 day'"
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ((), "there is no column 'ts'"),
+        ((("TS", "timestamp[us]"),), "there is no column 'ts'"),
+        ((("ts", "int64"),), "column 'ts' holds int64, no times or dates"),
+        ((("ts", "string"),), "column 'ts' holds string, no times or dates"),
+        ((("ts", "time64[us]"),), "column 'ts' holds time64[us], no times or dates"),
+    ],
+)
+def test_rows_stay_when_the_time_column_is_none(columns: tuple[tuple[str, str], ...], reason: str) -> None:
+    assert why(WHERE, replace(LIVE, columns=columns)) == (reason, True)
+    found = explain(policy(rule(WHERE)), replace(LIVE, columns=columns), NOW)
+    assert [(each.kind, each.rule, each.why) for each in found.refused] == [(Kind.DELETE_ROWS, "a", reason)]
+
+
+def test_an_empty_table_has_no_rows_to_delete() -> None:
+    assert why(WHERE, replace(LIVE, rows=0)) == ("the table has no rows", False)
+
+
+@pytest.mark.parametrize(
+    ("facts", "follows"),
+    [
+        ({"fragments": 1}, False),
+        ({"fragments": 9}, False),
+        ({"fragments": 10}, True),
+        ({"fragments": 10, "rows": 10_000_000}, False),
+        ({"fragments": 11, "rows": 10_000_000}, True),
+        ({"fragments": 1, "deleted_rows": 111}, False),
+        ({"fragments": 1, "deleted_rows": 112}, True),
+        ({"fragments": None}, True),
+        ({"fragments": 10, "rows": None}, True),
+    ],
+)
+def test_a_table_is_compacted_when_fragments_or_deleted_rows_are_many(
+    facts: dict[str, Any], follows: bool
+) -> None:
+    part = "compact = { min_fragments = 10, target_rows = 1_000_000 }"
+    assert (one(part, replace(LIVE, **facts)) is not None) is follows
+
+
+def test_a_size_in_bytes_counts_for_how_many_fragments_are_enough() -> None:
+    facts = replace(LIVE, fragments=10, bytes=10_000_000)
+    assert one('compact.target_bytes = "1MB"', facts) is None
+    assert one('compact.target_bytes = "1.2MB"', facts) is not None
+
+
+def test_compaction_gets_the_settings_of_its_job() -> None:
+    part = 'compact = { target_bytes = "1MB", batch_size = 7, partial_progress = 3 }'
+    found = _settings(part, replace(LIVE, fragments=50))
+    assert found == {
+        "target_rows": 1024 * 1024,
+        "target_bytes": 1_000_000,
+        "deletion_threshold": 0.1,
+        "partial_progress": 3,
+        "defer_index_remap": False,
+        "batch_size": 7,
+    }
+    maintenance.Compact(**found)
+
+
+@pytest.mark.parametrize(
+    ("unindexed", "follows"), [(None, False), (0, False), (50, False), (100, False), (101, True)]
+)
+def test_indexes_are_refreshed_when_they_lag(unindexed: int | None, follows: bool) -> None:
+    part = "refresh_indexes = { max_lag_rows = 50, max_lag_ratio = 0.1 }"
+    facts = replace(LIVE, unindexed_rows=unindexed)
+    assert (one(part, facts) is not None) is follows
+    if follows:
+        maintenance.RefreshIndexes(**_settings(part, facts))
+
+
+def test_defaults_are_those_of_the_jobs() -> None:
+    for ours, job in (
+        (Compaction(), maintenance.Compact()),
+        (IndexRefresh(), maintenance.RefreshIndexes()),
+        (OrphanRemoval(), maintenance.RemoveOrphans()),
+    ):
+        for each in fields(ours):
+            if each.name != "min_fragments":
+                assert getattr(ours, each.name) == getattr(job, each.name), (job, each.name)
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        ('clean_up.older_than = "7d"', {"before": "2026-11-09T12:00:00+00:00"}),
+        ("clean_up.retain_versions = 3", {"before": "2026-11-15T12:00:00+00:00", "retain_versions": 3}),
+        (
+            "clean_up = { retain_versions = 3, allow_young = true }",
+            {"retain_versions": 3, "allow_young": True},
+        ),
+        (
+            'clean_up = { older_than = "1h", allow_young = true, rate_limit = 5 }\nrate_limit = 9',
+            {"before": "2026-11-16T11:00:00+00:00", "allow_young": True, "rate_limit": 5},
+        ),
+        (
+            'clean_up.older_than = "7d"\nrate_limit = 9',
+            {"before": "2026-11-09T12:00:00+00:00", "rate_limit": 9},
+        ),
+    ],
+)
+def test_old_versions_go_before_a_moment_that_is_fixed_with_the_plan(
+    part: str, found: dict[str, Any]
+) -> None:
+    assert _settings(part) == found
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"versions": 3}, "3 versions, 3 are kept"),
+        ({"versions": 1}, "1 versions, 3 are kept"),
+        (
+            {"oldest_version_at": NOW - DAY},
+            "the oldest version is from 2026-11-15T12:00:00+00:00, "
+            "those since 2026-11-14T12:00:00+00:00 are kept",
+        ),
+    ],
+)
+def test_versions_stay_when_none_can_go(facts: dict[str, Any], reason: str) -> None:
+    part = 'clean_up = { older_than = "2d", retain_versions = 3 }'
+    assert why(part, replace(LIVE, **facts)) == (reason, False)
+
+
+def test_what_is_not_known_of_versions_is_left_to_the_job() -> None:
+    facts = replace(LIVE, versions=None, oldest_version_at=None)
+    assert one("clean_up.retain_versions = 3", facts) is not None
+
+
+def test_a_dropped_table_is_purged_when_its_time_has_passed_and_gets_nothing_else() -> None:
+    parts = (WHERE, "protect = true", 'drop_ttl = "1d"', "compact = true", "clean_up.retain_versions = 1")
+    everything = policy(rule("\n".join((*parts, "purge = true"))))
+    (action,) = evaluate(everything, DROPPED, NOW)
+    assert (action.kind, dict(action.settings)) == (Kind.PURGE, {"deletion_id": "d1"})
+    assert action.why == "dropped at 2026-11-08T12:00:00+00:00, its time passed at 2026-11-15T12:00:00+00:00"
+    assert _settings("purge.rate_limit = 5", DROPPED) == {"deletion_id": "d1", "rate_limit": 5}
+
+
+@pytest.mark.parametrize(
+    ("facts", "refused"),
+    [
+        ({"purge_after": NOW + DAY}, False),
+        ({"purge_after": NOW - timedelta(minutes=4)}, False),
+        ({"purge_after": None}, False),
+        ({"protected": True}, True),
+        ({"deletion_id": None}, True),
+        ({"state": TableState.LIVE}, False),
+    ],
+)
+def test_a_purge_waits(facts: dict[str, Any], refused: bool) -> None:
+    assert why("purge = true", replace(DROPPED, **facts))[1] is refused
+
+
+def test_a_table_without_data_is_only_protected() -> None:
+    everything = policy(rule('protect = true\ndrop_ttl = "1d"\ncompact = true\nclean_up.retain_versions = 1'))
+    declared = TableFacts(("a",), TableState.DECLARED)
+    assert [each.kind for each in evaluate(everything, declared, NOW)] == [Kind.PROTECT]
+
+
+def test_a_table_that_cannot_be_read_is_left_alone_and_it_is_said() -> None:
+    broken = TableFacts(("a",), error="no such file")
+    found = explain(policy(rule("protect = true")), broken, NOW)
+    assert found.actions == []
+    assert found.error == "the table cannot be read: no such file"
+
+
+def test_the_last_rule_that_sets_a_part_takes_it_whole() -> None:
+    found = explain(
+        policy(
+            "[defaults]\nclean_up = { older_than = '9d', retain_versions = 2 }\n"
+            + rule("clean_up.retain_versions = 3", name="first")
+            + rule("clean_up.retain_versions = 4", tables="other.*", name="elsewhere")
+            + rule('clean_up.older_than = "2d"\nprotect = true', tables="prod.*", name="last")
+            + rule("protect = false", name="not so")
+        ),
+        LIVE,
+        NOW,
+    )
+    (action,) = found.actions
+    assert (action.rule, dict(action.settings)) == ("last", {"before": "2026-11-14T12:00:00+00:00"})
+    decided = {each.kind: (each.rule, each.overrides, each.why) for each in found.decisions}
+    assert decided[Kind.CLEAN_UP][:2] == ("last", ("first", "defaults"))
+    assert decided[Kind.PROTECT] == ("not so", ("last",), "the rule switches it off")
+    assert decided[Kind.COMPACT] == (None, (), "no rule asks for it")
+    assert [(each.rule, each.matches) for each in found.matches] == [
+        ("defaults", True),
+        ("first", True),
+        ("elsewhere", False),
+        ("last", True),
+        ("not so", True),
+    ]
+    assert found.matches[2].why == "no match for other.*"
+    assert [each.kind for each in found.decisions] == [each for each in Kind if each not in ROOT_KINDS]
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ('tier = "gold"', True),
+        ('tier = "g*d"', True),
+        ('tier = "*"', True),
+        ("tier = true", True),
+        ("tier = false", False),
+        ('tier = "silver"', False),
+        ('other = "*"', False),
+        ("other = false", True),
+        ('tier = "gold", other = true', False),
+    ],
+)
+def test_a_rule_asks_for_properties(condition: str, holds: bool) -> None:
+    facts = replace(LIVE, properties=(("tier", "gold"), ("owner", "x")))
+    found = one(f"protect = true\nproperties = {{ {condition} }}", facts)
+    assert (found is not None) is holds
+
+
+def test_outside_the_window_nothing_is_done_and_it_is_said_when_it_opens() -> None:
+    text = "[defaults]\nwindow = '22:00-06:00'\ntimezone = 'Europe/Berlin'\n" + rule("protect = true")
+    found = explain(policy(text), LIVE, NOW)
+    assert found.actions == []
+    assert found.decisions[0].why == (
+        "not protected yet; but the window 22:00-06:00 Europe/Berlin opens at 2026-11-16T22:00:00+01:00"
+    )
+    assert "by rule 'defaults'" in found.window
+    assert len(evaluate(policy(text), LIVE, NOW.replace(hour=23))) == 1
+    assert len(evaluate(policy(text + rule("window = false", name="b")), LIVE, NOW)) == 1
+    assert explain(policy(text + rule("window = false", name="b")), LIVE, NOW).window == (
+        "none: rule 'b' switches it off"
+    )
+
+
+def test_a_rule_can_lift_the_rate_limit() -> None:
+    text = "[defaults]\nrate_limit = 5\nclean_up.retain_versions = 1\n"
+    assert evaluate(policy(text), LIVE, NOW)[0].settings["rate_limit"] == 5
+    lifted = policy(text + rule("rate_limit = false"))
+    assert "rate_limit" not in evaluate(lifted, LIVE, NOW)[0].settings
+
+
+def test_the_root_has_its_own_actions_which_the_last_rule_for_all_tables_decides() -> None:
+    text = "[defaults]\nremove_orphans = true\nmaintain_manifest = true\nrate_limit = 7\n"
+    orphans, manifest = evaluate_root(policy(text), NOW)
+    assert (orphans.kind, orphans.table) == (Kind.REMOVE_ORPHANS, ())
+    assert dict(orphans.settings) == {
+        "before": "2026-11-15T12:00:00+00:00",
+        "with_versions": False,
+        "rate_limit": 7,
+    }
+    assert (manifest.kind, dict(manifest.settings)) == (Kind.MAINTAIN_MANIFEST, {})
+    off = policy(
+        text + rule("remove_orphans = false") + rule("window = '01:00-02:00'", tables="x.*", name="b")
+    )
+    assert [each.kind for each in evaluate_root(off, NOW)] == [Kind.MAINTAIN_MANIFEST]
+    assert [each.matches for each in explain_root(off, NOW).matches] == [True, True, False]
+
+
+def test_limits_say_which_is_exceeded_and_by_how_much() -> None:
+    limits = Limits(max_tables=5, max_bytes_deleted=1000)
+    assert limits.why_exceeded(tables=5, bytes_deleted=1000, rows_deleted=10**9) is None
+    assert limits.why_exceeded(tables=6, bytes_deleted=0, rows_deleted=0) == (
+        "the run would exceed limits.max_tables: 6 planned, 5 allowed"
+    )
+    assert limits.why_exceeded(tables=0, bytes_deleted=1001, rows_deleted=0) == (
+        "the run would exceed limits.max_bytes_deleted: 1,001 planned, 1,000 allowed"
+    )
+
+
+FACTS = st.sampled_from(
+    [
+        LIVE,
+        DROPPED,
+        replace(LIVE, table=("events_1",), fragments=99, unindexed_rows=500, properties=(("a", "b"),)),
+        replace(LIVE, table=("prod", "x", "events_2"), versions=None, rows=None, columns=()),
+        TableFacts(("a", "b"), TableState.DECLARED),
+        TableFacts(("a", "b"), error="broken"),
+    ]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(DOCUMENTS, FACTS)
+def test_overlapping_rules_always_decide_the_same(document: Document, facts: TableFacts) -> None:
+    text = to_toml(document)
+    found = explain(policy(text), facts, NOW)
+    assert found == explain(policy(text), facts, NOW)
+    assert evaluate(policy(text), facts, NOW) == found.actions
+    kinds = [list(Kind).index(each.kind) for each in found.actions]
+    assert kinds == sorted(set(kinds))
+    matching = [each.rule for each in found.matches if each.matches]
+    parsed = {each.name: each for each in policy(text).rules}
+    for each in found.decisions:
+        having = [name for name in matching if each.kind in parsed[name].parts]
+        assert each.rule == (having[-1] if having else None)
+        assert list(each.overrides) == having[-2::-1]
+        json.dumps(dict(each.action.settings) if each.action else {})
+
+
+@settings(max_examples=60, deadline=None)
+@given(DOCUMENTS, FACTS)
+def test_rules_that_do_not_match_change_nothing(document: Document, facts: TableFacts) -> None:
+    whole = policy(to_toml(document))
+    found = explain(whole, facts, NOW)
+    matching = {each.rule for each in found.matches if each.matches}
+    fewer = replace(whole, rules=tuple(each for each in whole.rules if each.name in matching))
+    assert explain(fewer, facts, NOW).decisions == found.decisions
