@@ -33,10 +33,10 @@ def complaints(schema: dict[str, Any], value: Any, root: dict[str, Any], at: str
         yield f"{at}: const"
     if "enum" in schema and value not in schema["enum"]:
         yield f"{at}: enum"
-    for combination, fits in (("oneOf", lambda n: n == 1), ("anyOf", lambda n: n > 0)):
+    for combination in ("oneOf", "anyOf"):
         if combination in schema:
             passed = sum(not list(complaints(each, value, root, at)) for each in schema[combination])
-            if not fits(passed):
+            if passed == 0 or (combination == "oneOf" and passed > 1):
                 yield f"{at}: {combination} ({passed})"
     yield from _of_type(schema, value, root, at)
 
