@@ -381,6 +381,8 @@ def test_overlapping_rules_always_decide_the_same(document: Document, facts: Tab
     kinds = [list(Kind).index(each.kind) for each in found.actions]
     assert kinds == sorted(set(kinds))
     matching = [each.rule for each in found.matches if each.matches]
+    properties = dict(facts.properties)
+    assert matching == [each.name for each in policy(text).rules if each.applies(facts.table, properties)]
     parsed = {each.name: each for each in policy(text).rules}
     for each in found.decisions:
         having = [name for name in matching if each.kind in parsed[name].parts]

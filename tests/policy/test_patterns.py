@@ -51,6 +51,8 @@ def test_a_pattern_matches(pattern: str, table: tuple[str, ...]) -> None:
         ("prod.`my.table`", ("prod", "my", "table")),
         ("**.a.**.b.**", ("b", "a")),
         ("a+", ("aa",)),
+        ("*ab*b", ("ab",)),
+        ("a.**.b.**.b", ("a", "b")),
     ],
 )
 def test_a_pattern_does_not_match(pattern: str, table: tuple[str, ...]) -> None:

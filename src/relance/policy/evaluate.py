@@ -7,7 +7,7 @@ found the same way. What a part makes of the facts of a table is in decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -90,7 +90,10 @@ def evaluate(policy: Policy, facts: TableFacts, now: datetime) -> list[Action]:
     The same policy, facts and time give the same actions. Whatever depends on the time is in the settings
     as a moment, so that the actions mean the same when they are run later.
     """
-    return explain(policy, facts, now).actions
+    if facts.error is not None:
+        return []
+    around = _Around(facts.table, _matching(policy, facts), now)
+    return [each.action for each in around.decisions(facts) if each.action is not None]
 
 
 def evaluate_root(policy: Policy, now: datetime) -> list[Action]:
@@ -102,14 +105,11 @@ def explain(policy: Policy, facts: TableFacts, now: datetime) -> Explanation:
     """Return which rules match a table, which one decides each part, and what follows."""
     properties = dict(facts.properties)
     matches = tuple(_match(rule, facts.table, properties) for rule in policy.rules)
-    rules = [rule for rule, match in zip(policy.rules, matches, strict=True) if match.matches]
-    around = _Around(facts.table, rules, now)
+    around = _Around(facts.table, _matching(policy, facts), now)
     if facts.error is not None:
-        return Explanation(facts.table, matches, around.shown, (), f"the table cannot be read: {facts.error}")
-    decisions = (
-        around.decision(kind, lambda part, asked: decide(part, facts, asked)) for kind in TABLE_KINDS
-    )
-    return Explanation(facts.table, matches, around.shown, tuple(decisions))
+        error = f"the table cannot be read: {facts.error}"
+        return Explanation(facts.table, matches, around.shown, (), error)
+    return Explanation(facts.table, matches, around.shown, tuple(around.decisions(facts)))
 
 
 def explain_root(policy: Policy, now: datetime) -> Explanation:
@@ -124,6 +124,11 @@ def explain_root(policy: Policy, now: datetime) -> Explanation:
     return Explanation(
         (), matches, around.shown, tuple(around.decision(kind, decide_root) for kind in ROOT_KINDS)
     )
+
+
+def _matching(policy: Policy, facts: TableFacts) -> list[Rule]:
+    properties = dict(facts.properties)
+    return [rule for rule in policy.rules if rule.applies(facts.table, properties)]
 
 
 def _match(rule: Rule, table: Sequence[str], properties: Mapping[str, str]) -> Match:
@@ -153,6 +158,11 @@ class _Around:
             if not window.is_open(now):
                 self._closed = f"the window {window} opens at {window.opens_at(now).isoformat()}"
                 self.shown += f"; {self._closed}"
+
+    def decisions(self, facts: TableFacts) -> Iterator[Decision]:
+        """Yield what becomes of each part that is about tables."""
+        for kind in TABLE_KINDS:
+            yield self.decision(kind, lambda part, asked: decide(part, facts, asked))
 
     def decision(self, kind: Kind, decide_part: Callable[[Part, Asked], Verdict]) -> Decision:
         """Return what becomes of a part."""

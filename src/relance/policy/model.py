@@ -6,7 +6,7 @@ defaults are those of the jobs in relance.maintenance, so that a plan does what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
@@ -171,6 +171,12 @@ class Rule:
     """Files deleted per second, where the part itself says nothing."""
     line: int = 0
     """Where it stands in the file."""
+
+    def applies(self, table: Sequence[str], properties: Mapping[str, str]) -> bool:
+        """Tell whether it is about a table."""
+        return any(pattern.matches(table) for pattern in self.tables) and all(
+            condition.holds(properties) for condition in self.properties
+        )
 
     @property
     def is_for_all(self) -> bool:

@@ -39,16 +39,19 @@ class TablePattern:
 
     def matches(self, table: Sequence[str]) -> bool:
         """Tell whether the id matches, in a time that no pattern can blow up."""
-        first, *rest = self._runs
-        if not rest:
-            return len(first) == len(table) and _run_matches(first, table, 0)
-        *middle, last = rest
+        runs = self._runs
+        first, last = runs[0], runs[-1]
         end = len(table) - len(last)
-        if len(first) > end or not _run_matches(first, table, 0) or not _run_matches(last, table, end):
+        # The last run first: the name of a table tells more than the namespace it is in.
+        if end < 0 or not _run_matches(last, table, end):
+            return False
+        if len(runs) == 1:
+            return end == 0
+        if len(first) > end or not _run_matches(first, table, 0):
             return False
         # Each run is taken where it first fits: that leaves the most for those after it.
         position = len(first)
-        for run in middle:
+        for run in runs[1:-1]:
             while position + len(run) <= end and not _run_matches(run, table, position):
                 position += 1
             position += len(run)
@@ -88,20 +91,19 @@ def parse_pattern(text: str) -> TablePattern:
 
 
 def _run_matches(run: Sequence[tuple[str, ...]], table: Sequence[str], at: int) -> bool:
-    return all(fits(pieces, table[at + offset]) for offset, pieces in enumerate(run))
+    return all(fits(pieces, table[offset]) for offset, pieces in enumerate(run, at))
 
 
 def fits(pieces: Sequence[str], text: str) -> bool:
     """Tell whether a text is these pieces, in this order, with anything in between."""
-    first, *rest = pieces
-    if not rest:
+    first, last = pieces[0], pieces[-1]
+    if len(pieces) == 1:
         return first == text
-    *middle, last = rest
     end = len(text) - len(last)
     position = len(first)
     if position > end or not text.startswith(first) or not text.endswith(last):
         return False
-    for piece in middle:
+    for piece in pieces[1:-1]:
         found = text.find(piece, position, end)
         if found < 0:
             return False

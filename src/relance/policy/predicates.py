@@ -10,6 +10,7 @@ from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from relance.errors import InvalidInputError
 
@@ -91,6 +92,7 @@ def depends_on_time(predicate: str) -> bool:
     return next(_moments(_tokens(predicate)), None) is not None
 
 
+@lru_cache(maxsize=256)  # a rule's predicate is the same for each of its tables
 def pin_time(predicate: str, now: datetime) -> str:
     """Return the predicate with `now` written into it, in UTC, wherever it depends on the time of the run.
 
