@@ -121,9 +121,9 @@ def test_what_tomllib_reads_is_followed_to_its_end(text: str) -> None:
     ids=["lists", "tables", "keys", "headers"],
 )
 def test_deep_nesting_is_seen_at_once(text: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert scan(text).too_deep == 1
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,6 @@ def test_deep_nesting_is_seen_at_once(text: str) -> None:
     ids=["items", "tables", "literal", "escapes", "comment", "lines", "quotes", "blanks"],
 )
 def test_a_large_text_takes_no_long_time(text: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     scan(text)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5

@@ -154,9 +154,9 @@ HOSTILE: dict[str, str | bytes] = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_files_give_errors_in_time(text: str | bytes) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = problems(text)
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10
     assert len("\n".join(found)) < 10_000
 
 

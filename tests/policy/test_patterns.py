@@ -92,7 +92,7 @@ def test_matching_agrees_with_a_search_of_all_ways(pattern: list[str], table: li
 def test_hostile_patterns_take_no_time() -> None:
     many = parse_pattern("*a" * 450 + "*b*")
     deep = parse_pattern("**.*a*.**.a." * 70 + "**.b")
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert not many.matches(("a" * 5000,))
     assert not deep.matches(("a",) * 2000)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
