@@ -14,6 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [
     "errors",
     "clock",
+    "amounts",
     "identifiers",
     "locations",
     "config",
@@ -48,6 +49,7 @@ OWNERS = {
 }
 
 PURE = {
+    "amounts",
     "identifiers",
     "locations",
     "config",
@@ -87,6 +89,7 @@ PURE = {
     "spark.widths",
 }
 IMPURE = {
+    "amounts",
     "lance",
     "obstore",
     "time",
