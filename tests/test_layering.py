@@ -77,6 +77,9 @@ PURE = {
     "policy.patterns",
     "policy.predicates",
     "policy.problems",
+    "policy.records",
+    "policy.report.record_json",
+    "policy.report.run_summary",
     "policy.rules",
     "policy.schema",
     "policy.tables",
@@ -89,7 +92,6 @@ PURE = {
     "spark.widths",
 }
 IMPURE = {
-    "amounts",
     "lance",
     "obstore",
     "time",

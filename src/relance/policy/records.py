@@ -91,6 +91,6 @@ class RunRecord:
     after: Totals | None
     actions: tuple[ActionRecord, ...]
     changes: tuple[TableChange, ...]
-    """Only tables with an action, and all that are dropped."""
+    """Only tables with an action, all that are dropped, and all that could not be read."""
     message: str = ""
     """Why it was refused or failed."""

@@ -1,0 +1,25 @@
+"""Reports of a run: figures for a terminal, JSON, and one HTML page. Pure functions of its record."""
+
+from relance.policy.report.record_json import FORMAT, from_json, to_json
+from relance.policy.report.run_summary import (
+    KIND_NAMES,
+    KindFigures,
+    Summary,
+    TotalLine,
+    lines_of,
+    name_of,
+    summary,
+)
+
+__all__ = [
+    "FORMAT",
+    "KIND_NAMES",
+    "KindFigures",
+    "Summary",
+    "TotalLine",
+    "from_json",
+    "lines_of",
+    "name_of",
+    "summary",
+    "to_json",
+]
