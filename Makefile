@@ -38,7 +38,7 @@ bench: $(INSTALLED) java ## Measure against the native directory namespace and p
 java: # Spark needs it; installs one where that is possible
 	@scripts/java.sh
 
-services: ## Fetch the optional test servers (MinIO needs Go, Azurite needs npm); tests skip what is missing
+services: ## Fetch what some tests want: MinIO (by Go), Azurite (npm), Chromium (apt-get); those without it skip
 	@mkdir -p $(TOOLS)/bin
 	@test -x $(TOOLS)/bin/minio || { command -v go >/dev/null \
 	  && echo "building MinIO (some minutes)" \
@@ -48,6 +48,10 @@ services: ## Fetch the optional test servers (MinIO needs Go, Azurite needs npm)
 	  && echo "installing Azurite" \
 	  && npm install --silent --no-fund --no-audit --prefix $(TOOLS) azurite@3; } \
 	  || echo "Azurite cannot be had here: its tests will be skipped"
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && echo "installing Chromium" \
+	  && { apt-get install -y chromium || { apt-get update && apt-get install -y chromium; }; } >/dev/null 2>&1; } \
+	  || echo "Chromium cannot be had here: tests of pages in a browser will be skipped"
 
 clean: ## Remove what make built
 	rm -rf $(VENV) $(TOOLS) demo-lake .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,5 +1,6 @@
 """Reports of a run: figures for a terminal, JSON, and one HTML page. Pure functions of its record."""
 
+from relance.policy.report.page import to_html
 from relance.policy.report.record_json import FORMAT, from_json, to_json
 from relance.policy.report.run_summary import (
     KIND_NAMES,
@@ -21,5 +22,6 @@ __all__ = [
     "lines_of",
     "name_of",
     "summary",
+    "to_html",
     "to_json",
 ]
