@@ -91,6 +91,7 @@ class Tab:
 
     def pdf(self) -> bytes:
         """Return the page as it is printed on A4."""
+        self.call("Emulation.setEmulatedMedia", media="")
         answer = self.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, preferCSSPageSize=False)
         return base64.b64decode(answer["data"])
 

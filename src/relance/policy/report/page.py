@@ -70,7 +70,10 @@ def _tiles(record: RunRecord, found: Summary) -> Markup:
         ),
         ("actions planned", amounts.short_count(len(outcomes)))
         if would
-        else ("actions done", f"{outcomes.count(Outcome.DONE):,} of {len(outcomes):,}"),
+        else (
+            f"of {amounts.plural(len(outcomes), 'action')} done",
+            amounts.short_count(outcomes.count(Outcome.DONE)),
+        ),
         ("tables concerned", amounts.short_count(len({each.action.table for each in record.actions})))
         if would
         else ("actions failed", amounts.short_count(outcomes.count(Outcome.FAILED))),

@@ -65,7 +65,7 @@ th { font-weight: 600; }
 thead th { color: var(--soft); font-size: .875rem; overflow-wrap: normal; }
 td:last-child, th:last-child { padding-right: 0; }
 td.figure, th.figure { text-align: right; }
-td.figure, .outcome { white-space: nowrap; }
+td.figure, .outcome, .kind { white-space: nowrap; }
 tbody th { font-weight: 400; }
 .name { font-weight: 600; }
 .why { color: var(--soft); font-size: .875rem; }
@@ -114,11 +114,15 @@ footer { margin-top: 3rem; }
   :root { color-scheme: light; }
   body { padding: 0; max-width: none; font-size: 10pt; }
   h2, h3 { break-after: avoid; }
-  figure, tr, .tiles, .about, .notice { break-inside: avoid; }
+  figure, tr, .tiles, .about, .notice, .wide:has(+ h3) { break-inside: avoid; }
   .columns, .plots { gap: 1.5rem 2rem; }
   .tiles { grid-template-columns: repeat(6, minmax(0, 1fr)); gap: .5rem; }
   .tiles div { border: 1px solid var(--rule); padding: .5rem .6rem; }
   .tiles dd { font-size: 1.05rem; }
+  .tiles dt { font-size: 7.5pt; }
+  th, td { padding-top: .2rem; padding-bottom: .2rem; }
+  .wide { font-size: 8.5pt; }
+  .wide .why, .wide .error, thead th, .wide thead th { font-size: 8pt; }
   thead { display: table-header-group; }
   details { display: none; }
 }

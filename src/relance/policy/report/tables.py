@@ -134,7 +134,7 @@ def _action_row(each: ActionRecord, *, would: bool) -> Markup:
             role="cell",
             class_=f"outcome {each.outcome.name.lower()}",
         ),
-        element("td", KIND_NAMES[each.action.kind], role="cell"),
+        element("td", KIND_NAMES[each.action.kind], role="cell", class_="kind"),
         element(
             "th",
             element("div", name_cell(name_of(each.action.table)), class_="name"),
