@@ -14,6 +14,7 @@ TOGETHER = {
     ),
     # All others share one session.
     "session": ("tests/spark/",),
+    "browser": ("tests/policy/test_report_browser.py",),
 }
 """Tests that share something that takes long to start. The first group that fits counts."""
 
