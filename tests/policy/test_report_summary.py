@@ -116,6 +116,7 @@ def test_every_kind_has_a_name_and_the_root_too() -> None:
     assert set(KIND_NAMES) == set(Kind)
     assert name_of(()) == "(the root)"
     assert name_of(("a", "b")) == "a.b"
+    assert name_of(("a.b", "c")) == "`a.b`.c"
 
 
 def sized(name: str, before: int, after: int | None) -> TableChange:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from relance import amounts
+from relance.identifiers import format_id
 from relance.policy.actions import Kind
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, Totals
 
@@ -126,8 +127,8 @@ def is_planned_only(record: RunRecord) -> bool:
 
 
 def name_of(table: tuple[str, ...]) -> str:
-    """Return a table's name as people write it; the root has none of its own."""
-    return ".".join(table) if table else "(the root)"
+    """Return a table's name as it can be given to a command; the root has none of its own."""
+    return format_id(table) if table else "(the root)"
 
 
 def kinds_of(record: RunRecord) -> tuple[KindFigures, ...]:
