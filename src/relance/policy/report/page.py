@@ -70,10 +70,7 @@ def _tiles(record: RunRecord, found: Summary) -> Markup:
         ),
         ("actions planned", amounts.short_count(len(outcomes)))
         if would
-        else (
-            f"of {amounts.plural(len(outcomes), 'action')} done",
-            amounts.short_count(outcomes.count(Outcome.DONE)),
-        ),
+        else ("actions done", amounts.short_count(outcomes.count(Outcome.DONE))),
         ("tables concerned", amounts.short_count(len({each.action.table for each in record.actions})))
         if would
         else ("actions failed", amounts.short_count(outcomes.count(Outcome.FAILED))),

@@ -48,8 +48,8 @@ a { color: var(--mark); }
   margin-top: 1.5rem;
 }
 .tiles div {
-  display: flex; flex-direction: column-reverse; padding: .8rem 1rem; background: var(--panel);
-  border-radius: 6px;
+  display: flex; flex-direction: column-reverse; justify-content: flex-end; padding: .8rem 1rem;
+  background: var(--panel); border-radius: 6px;
 }
 .tiles dt { color: var(--soft); font-size: .875rem; }
 .tiles dd { font-size: 1.35rem; font-weight: 650; line-height: 1.3; }
