@@ -12,7 +12,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from tests.maintenance.merging import LocalEngine, merge_here
+from tests.maintenance.merging import merge_here
 from tests.servers import S3Server
 
 from relance.clock import SystemClock
@@ -26,6 +26,7 @@ from relance.errors import (
 )
 from relance.maintenance import merge_commit
 from relance.maintenance.merge_commit import FENCE
+from relance.maintenance.merge_here import HereEngine
 from relance.maintenance.merge_plan import Clauses, MergeRequest, parse_clauses, plan_merge
 from relance.maintenance.merge_tasks import NewRows, write_rows
 from relance.operations.context import Context, open_context
@@ -233,7 +234,7 @@ def test_a_merge_that_met_another_one_updates_what_that_inserted(context: Contex
 
 def test_the_fence_alone_keeps_two_merges_apart(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     _create(context, "t", _rows([]))
-    monkeypatch.setattr(LocalEngine, "count_same_keys", lambda *_: 0)
+    monkeypatch.setattr(HereEngine, "count_same_keys", lambda *_: 0)
     met: list[int] = []
 
     def another() -> None:

@@ -1,6 +1,7 @@
 """Maintenance: jobs that keep tables healthy, as plans, tasks and one commit, on threads or on Spark.
 
-On threads of this process: `maintain(catalog, job)`. With a Spark session: `relance.spark.maintain`.
+On threads of this process: `maintain(catalog, job)`, and `merge(catalog, table, rows, on)` for Arrow rows.
+With a Spark session: `relance.spark.maintain` and `relance.spark.merge`.
 """
 
 from relance.maintenance.compaction import Compact
@@ -9,6 +10,8 @@ from relance.maintenance.expired_drops import PurgeDropped
 from relance.maintenance.index_refresh import RefreshIndexes
 from relance.maintenance.maintain import Engine, maintain, start
 from relance.maintenance.manifest_upkeep import MaintainManifest
+from relance.maintenance.merge_rows import merge
+from relance.maintenance.merges import MergeResult
 from relance.maintenance.old_versions import CleanUp
 from relance.maintenance.orphans import RemoveOrphans
 from relance.maintenance.progress import Display
@@ -26,6 +29,7 @@ __all__ = [
     "Estimate",
     "Figures",
     "MaintainManifest",
+    "MergeResult",
     "Progress",
     "PurgeDropped",
     "RefreshIndexes",
@@ -34,5 +38,6 @@ __all__ = [
     "Result",
     "UpdateRows",
     "maintain",
+    "merge",
     "start",
 ]

@@ -108,6 +108,7 @@ class MergePlan:
     last_fragment: int
     """The highest number of a fragment, -1 when there is none: rows that others add have higher ones."""
     fragments: int
+    rows: int
     stable_row_ids: bool
     fields: tuple[int, ...]
     """Lance's numbers of all columns, also of nested ones."""
@@ -137,6 +138,7 @@ def plan_merge(context: Context, request: MergeRequest) -> MergePlan:
         write=write,
         last_fragment=max(numbers, default=-1),
         fragments=len(numbers),
+        rows=dataset.count_rows(),
         stable_row_ids=dataset.has_stable_row_ids,
         fields=tuple(_numbers(dataset.lance_schema.fields())),
     )

@@ -1,6 +1,6 @@
 """Merge rows into a table by key: plan, work of an engine, one commit, and again if others were faster.
 
-An engine joins the new rows with the table and runs the tasks; spark.merge has one.
+An engine joins the new rows with the table and runs the tasks: merge_here has one, and spark.merge another.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class MergeResult:
 
     None when nobody can tell any more, because the versions in question were cleaned up.
     """
+    engine: str = ""
+    """Where it ran, and why there."""
 
 
 class MergeEngine(Protocol):

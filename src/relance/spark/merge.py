@@ -1,4 +1,4 @@
-"""Merge a DataFrame into a table: Spark joins, tasks write and delete, one commit."""
+"""Merge a DataFrame into a table: Spark joins, tasks write and delete, one commit; or all of it here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import pyarrow as pa
@@ -19,12 +19,16 @@ from pyspark.storagelevel import StorageLevel
 
 from relance.errors import InternalError, InvalidInputError
 from relance.identifiers import format_id
+from relance.maintenance.maintain import Engine, parse_engine
 from relance.maintenance.merge_commit import Work
+from relance.maintenance.merge_here import HereEngine
 from relance.maintenance.merge_plan import Clauses, MergePlan, MergeRequest, parse_clauses, plan_merge
+from relance.maintenance.merge_rows import parse_keys
 from relance.maintenance.merges import Counts, MergeResult, run_merge
 from relance.operations.context import shared_context
 from relance.spark.errors import typed_errors
-from relance.spark.merge_keys import SentKeys, matching_rows, quoted, send_keys
+from relance.spark.merge_keys import SentKeys, matching_rows, quoted, sent_keys
+from relance.spark.merge_place import as_in_table, is_cached, place_of
 from relance.spark.merge_tasks import RECORD, DeleteRows, WriteRows, gather, work_of
 from relance.spark.options import parse_write_options
 from relance.spark.registration import DEFAULT_NAME
@@ -50,6 +54,7 @@ def merge(
     when_not_matched_by_source: str | None = None,
     update_if: str | None = None,
     delete_if: str | None = None,
+    engine: Engine | str = Engine.AUTO,
     dry_run: bool = False,
     source: str = DEFAULT_NAME,
 ) -> MergeResult:
@@ -58,6 +63,7 @@ def merge(
     `on` are the columns that make the key; a null is equal to nothing. Columns that the DataFrame lacks
     keep their values, and are null in inserted rows. `update_if` is a condition of Spark on `source` and
     `target`; `delete_if` is a predicate of Lance on the rows of the table that no new row matches.
+    With the engine `auto` few new rows are collected and merged in this process, many by Spark's tasks.
 
     Raises:
         InvalidInputError: two new rows have the same key, or a clause or condition cannot be used.
@@ -67,36 +73,28 @@ def merge(
         ConcurrentModificationError: others kept changing the same fragments, or dropped the table.
         OutcomeUnknownError: the store gave no answer; it may have happened.
     """
-    keys = _keys(df, on)
+    keys = parse_keys(on, df.columns)
     clauses = parse_clauses(
         when_matched, when_not_matched, when_not_matched_by_source, update_if=update_if, delete_if=delete_if
     )
+    asked = parse_engine(engine)
     address = catalog_address(
         parse_write_options(address_options(df.sparkSession, id, root=root, properties=properties))
     )
     request = MergeRequest(address.parts, keys, clauses, lambda schema: _check(df.schema, schema, clauses))
     context = shared_context(address.properties)
-    plan_merge(context, request)  # what can be refused is refused before the rows are computed
+    plan = plan_merge(context, request)  # what can be refused is refused before the rows are computed
     with typed_errors(), _kept(df) as rows:
-        sent = send_keys(rows, keys)
-        try:
-            engine = _Engine(rows, address.parts, dict(address.properties), source, sent)
-            return run_merge(context, request, engine, dry_run=dry_run)
-        finally:
-            if sent is not None:
-                sent.values.destroy()
-
-
-def _keys(df: DataFrame, on: str | Sequence[str]) -> tuple[str, ...]:
-    keys = (on,) if isinstance(on, str) else tuple(on)
-    if not keys or len(set(keys)) != len(keys):
-        raise InvalidInputError("'on' must name the columns of the key, each of them once")
-    for name in keys:
-        if name not in df.columns:
-            raise InvalidInputError(
-                f"key column '{name}' is not in the DataFrame, which has: {', '.join(df.columns)}"
-            )
-    return keys
+        given = df if asked is Engine.LOCAL or is_cached(df) else rows
+        place = place_of(asked, plan, given)
+        if place.is_here:
+            here = HereEngine(given.toArrow(), as_in_table)
+            result = run_merge(context, request, here, dry_run=dry_run)
+        else:
+            with sent_keys(rows, keys) as sent:
+                there = _Engine(rows, address.parts, dict(address.properties), source, sent)
+                result = run_merge(context, request, there, dry_run=dry_run)
+    return replace(result, engine=place.why)
 
 
 def _check(struct: StructType, existing: pa.Schema, clauses: Clauses) -> None:
