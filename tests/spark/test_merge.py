@@ -186,5 +186,5 @@ def test_keys_are_found_by_place_in_a_set_or_not_left_out() -> None:
         (pa.array([5, 1 << 60], pa.int64()), {0, 1, 2, 3, 4, 5}),  # too big: the join decides
         (pa.array([], pa.int64()), set()),
     ):
-        found = {n for n, each in enumerate(finder(keys)(values).to_pylist()) if each}
+        found = {n for n, each in enumerate(finder(keys, values.type)(values)) if each >= 0}
         assert expected <= found <= expected | {1}  # a null may be found: the join leaves it out

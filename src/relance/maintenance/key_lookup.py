@@ -49,7 +49,10 @@ class Lookup(Protocol):
 
 
 def lookup(known: pa.Array) -> Lookup:
-    """Return what finds values among the known ones, of which none is null or there twice."""
+    """Return what finds values among the known ones, of which none is null.
+
+    If one is there twice, any of its numbers is found.
+    """
     if pa.types.is_integer(known.type) and len(known):
         numbers = _as_numbers(known)
         first, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
@@ -69,7 +72,8 @@ class _ByPlace:
 
     def __call__(self, values: pa.ChunkedArray) -> Numbers:
         # As an unsigned number, what is before the first is beyond the last.
-        offsets = (_as_numbers(pc.fill_null(values, 0)) - self.first).view(np.uint64)
+        whole = pc.fill_null(values, 0) if values.null_count else values
+        offsets = (_as_numbers(whole) - self.first).view(np.uint64)
         inside = offsets < len(self.places)
         if values.null_count:
             inside &= values.is_valid().to_numpy()
@@ -92,7 +96,8 @@ class _InSet:
 
 def _as_numbers(values: pa.Array | pa.ChunkedArray) -> Numbers:
     """Return integers as numpy has them; large unsigned ones become negative, and none becomes another."""
-    numbers: Numbers = pc.cast(values, pa.int64(), safe=False).to_numpy()
+    signed = values if values.type == pa.int64() else pc.cast(values, pa.int64(), safe=False)
+    numbers: Numbers = signed.to_numpy()
     return numbers
 
 
@@ -119,13 +124,12 @@ class KeyIndex:
             valid &= column.is_valid().to_numpy()
         self._rows = np.flatnonzero(valid)
         whole = keys if len(self._rows) == keys.num_rows else keys.filter(pa.array(valid))
-        first, *others = (_encoded(column) for column in whole.columns)
-        values, codes = first
-        self._first, self._others = lookup(values), list[_Step]()
-        for values, own in others:
+        self._first, _, codes = _encoded(whole.column(0))
+        self._others: list[_Step] = []
+        for values, number, own in map(_encoded, whole.columns[1:]):
             # Both are fewer than the rows, of which there are no 2^31.
-            known, codes = np.unique(codes * len(values) + own, return_inverse=True)
-            self._others.append(_Step(lookup(values), len(values), lookup(pa.array(known, pa.int64()))))
+            known, codes = np.unique(codes * number + own, return_inverse=True)
+            self._others.append(_Step(values, number, lookup(pa.array(known, pa.int64()))))
         _refuse_duplicates(whole, codes)
         # A code is the number of a row now.
         self._numbers = np.empty(len(codes), np.int64)
@@ -144,10 +148,15 @@ class KeyIndex:
         return hits, self._numbers[codes]
 
 
-def _encoded(column: pa.ChunkedArray) -> tuple[pa.Array, Numbers]:
-    """Return the different values of a column, and for each row the number of its value."""
-    encoded = column.combine_chunks().dictionary_encode()
-    return encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
+def _encoded(column: pa.ChunkedArray) -> tuple[Lookup, int, Numbers]:
+    """Return what finds the values of a column, how many there are, and the number of each row's value."""
+    values = column.combine_chunks()
+    if len(values) and pa.types.is_integer(values.type):
+        find, numbers = lookup(values), np.arange(len(values))
+        if (find(column) == numbers).all():  # each is found where it is: no two are equal
+            return find, len(values), numbers
+    encoded = values.dictionary_encode()
+    return lookup(encoded.dictionary), len(encoded.dictionary), encoded.indices.to_numpy().astype(np.int64)
 
 
 def _taken(column: pa.ChunkedArray, rows: Numbers) -> pa.ChunkedArray:

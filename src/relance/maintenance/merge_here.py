@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +24,8 @@ from relance.operations.data_errors import data_errors
 Convert = Callable[[pa.Table, pa.Schema], pa.Table]
 """Gives new rows the types of the columns of a table, and refuses values that do not fit."""
 
-_ROW_ID = "_rowid"
-_ROW_ADDRESS = "_rowaddr"
+ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
 
 _THREADS = 4
 """Lance takes one core for a deletion file or a data file, and waits for the store in between."""
@@ -60,17 +60,17 @@ class HereEngine:
 
     def count(self, plan: MergePlan) -> Counts:
         rows, index = self._prepare(plan)
-        found, left = _matches(plan, rows, index), _left(plan, index)
+        found, left = _find(plan, rows, index), _left(plan, index)
         inserted = int(np.count_nonzero(found.is_new)) if plan.clauses.insert else 0
         return Counts(len(found.numbers) if plan.clauses.update else 0, inserted, len(left))
 
     def work(self, plan: MergePlan) -> Work:
         rows, index = self._prepare(plan)
-        found, left = _matches(plan, rows, index), _left(plan, index)
+        found, left = _find(plan, rows, index), _left(plan, index)
         gone = np.concatenate([left, found.addresses]) if plan.clauses.update else left
         dataset = plan.table.open()
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="relance merge") as pool:
-            writing = pool.submit(write_rows, plan, _new_rows(plan, rows, found))
+            writing = pool.submit(write_rows, plan, new_rows(plan, rows, found))
             deleting = [
                 pool.submit(delete_offsets, plan, dataset, fragment, offsets)
                 for fragment, offsets in offsets_of(gone).items()
@@ -82,8 +82,8 @@ class HereEngine:
         _, index = self._prepare(plan)
         dataset = plan.table.at(version).open()
         added = [each for each in dataset.get_fragments() if each.fragment_id > plan.last_fragment]
-        heaps = _scan(plan, dataset, plan.on, fragments=added) if added else iter(())
-        return sum(len(index.find(_keys(plan, heap))[0]) for heap in heaps)
+        heaps = scan(plan, dataset, plan.on, fragments=added) if added else iter(())
+        return sum(len(index.find(keys_of(plan, heap))[0]) for heap in heaps)
 
     def _prepare(self, plan: MergePlan) -> tuple[pa.Table, KeyIndex]:
         """Return the new rows as the table has them, and by key: once, unless its columns change."""
@@ -97,7 +97,7 @@ class HereEngine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Matches:
+class Matches:
     """Rows of the table that have the key of a new row."""
 
     numbers: Numbers
@@ -109,28 +109,39 @@ class _Matches:
 
     @property
     def addresses(self) -> Numbers:
-        addresses: Numbers = self.rows[_ROW_ADDRESS].to_numpy().astype(np.int64)
+        addresses: Numbers = self.rows[ROW_ADDRESS].to_numpy().astype(np.int64)
         return addresses
 
 
-def _matches(plan: MergePlan, rows: pa.Table, index: KeyIndex) -> _Matches:
+def _find(plan: MergePlan, rows: pa.Table, index: KeyIndex) -> Matches:
+    dataset = plan.table.open()
+    return match(plan, rows, index, scan(plan, dataset, columns_to_read(plan, rows.schema.names)))
+
+
+def columns_to_read(plan: MergePlan, given: Sequence[str]) -> list[str]:
+    """Return the columns of the table that a merge of rows with the given columns needs."""
+    return [*plan.on, *(name for name in plan.write.schema.names if name not in given)]
+
+
+def match(plan: MergePlan, rows: pa.Table, index: KeyIndex, heaps: Iterable[pa.Table]) -> Matches:
+    """Look rows of the table up among the new ones."""
     lacking = [name for name in plan.write.schema.names if name not in rows.schema.names]
-    kept = [*lacking, _ROW_ADDRESS, *([_ROW_ID] if plan.stable_row_ids else [])]
+    kept = [*lacking, ROW_ADDRESS, *([ROW_ID] if plan.stable_row_ids else [])]
     numbers: list[Numbers] = [np.empty(0, np.int64)]
     found: list[pa.Table] = []
-    for heap in _scan(plan, plan.table.open(), [*plan.on, *lacking]):
-        hits, new = index.find(_keys(plan, heap))
+    for heap in heaps:
+        hits, new = index.find(keys_of(plan, heap))
         numbers.append(new)
         found.append(heap.select(kept).take(pa.array(hits)))
     matched = np.concatenate(numbers)
     is_new = np.ones(rows.num_rows, np.bool_)
     is_new[matched] = False
-    return _Matches(matched, pa.concat_tables(found) if found else _nothing(plan, kept), is_new)
+    return Matches(matched, pa.concat_tables(found) if found else no_rows(plan, kept), is_new)
 
 
-def _nothing(plan: MergePlan, names: list[str]) -> pa.Table:
+def no_rows(plan: MergePlan, names: Sequence[str]) -> pa.Table:
     """Return no rows of these columns."""
-    fields = [pa.field(each, pa.uint64()) for each in (_ROW_ADDRESS, _ROW_ID)]
+    fields = [pa.field(each, pa.uint64()) for each in (ROW_ADDRESS, ROW_ID)]
     known = pa.schema([*plan.write.schema, *fields])
     return pa.schema([known.field(name) for name in names]).empty_table()
 
@@ -140,14 +151,14 @@ def _left(plan: MergePlan, index: KeyIndex) -> Numbers:
     left: list[Numbers] = [np.empty(0, np.int64)]
     if plan.clauses.delete:
         check_expressions([plan.clauses.delete_if])
-        for heap in _scan(plan, plan.table.open(), plan.on, filter=plan.clauses.delete_if):
+        for heap in scan(plan, plan.table.open(), plan.on, filter=plan.clauses.delete_if):
             is_left = np.ones(heap.num_rows, np.bool_)
-            is_left[index.find(_keys(plan, heap))[0]] = False
-            left.append(heap[_ROW_ADDRESS].to_numpy().astype(np.int64)[is_left])
+            is_left[index.find(keys_of(plan, heap))[0]] = False
+            left.append(heap[ROW_ADDRESS].to_numpy().astype(np.int64)[is_left])
     return np.concatenate(left)
 
 
-def _scan(
+def scan(
     plan: MergePlan, dataset: lance.LanceDataset, columns: Sequence[str], **which: Any
 ) -> Iterator[pa.Table]:
     """Yield rows of the table in heaps, each with its address (and id)."""
@@ -162,17 +173,18 @@ def _scan(
         yield from gathered(scanner.to_batches())
 
 
-def _keys(plan: MergePlan, heap: pa.Table) -> list[pa.ChunkedArray]:
+def keys_of(plan: MergePlan, heap: pa.Table) -> list[pa.ChunkedArray]:
+    """Return the columns of the key."""
     return [heap[name] for name in plan.on]
 
 
-def _new_rows(plan: MergePlan, rows: pa.Table, found: _Matches) -> Iterator[NewRows]:
+def new_rows(plan: MergePlan, rows: pa.Table, found: Matches) -> Iterator[NewRows]:
     """Yield whole rows to be written: those that replace others first."""
     schema = plan.write.schema
     if plan.clauses.update and len(found.numbers):
         given = rows.take(pa.array(found.numbers))
         columns = [(given if name in given.schema.names else found.rows)[name] for name in schema.names]
-        row_ids = found.rows[_ROW_ID].to_numpy().astype(np.int64) if plan.stable_row_ids else None
+        row_ids = found.rows[ROW_ID].to_numpy().astype(np.int64) if plan.stable_row_ids else None
         yield from _batches(pa.table(columns, schema=schema), pa.array(found.addresses), row_ids)
     if plan.clauses.insert and found.is_new.any():
         given = rows.filter(pa.array(found.is_new))

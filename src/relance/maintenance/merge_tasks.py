@@ -94,7 +94,7 @@ def write_rows(plan: MergePlan, rows: Iterable[NewRows]) -> Written:
 
 def offsets_of(addresses: npt.NDArray[np.int64]) -> dict[int, Offsets]:
     """Return the rows that addresses mean, by fragment."""
-    ordered = np.sort(addresses)
+    ordered = np.sort(addresses, kind="stable")  # which takes no time for what a scan found in order
     numbers, starts = np.unique(ordered >> 32, return_index=True)
     parts = np.split((ordered & 0xFFFFFFFF).astype(np.uint32), starts[1:])
     return {int(number): part for number, part in zip(numbers, parts, strict=True)} if len(numbers) else {}
@@ -106,7 +106,7 @@ def delete_offsets(plan: MergePlan, dataset: lance.LanceDataset, fragment: int, 
     Raises:
         InternalError: the version has no such fragment.
     """
-    chosen = np.unique(offsets)
+    chosen = offsets if (offsets[1:] > offsets[:-1]).all() else np.unique(offsets)
     with data_errors(f"table id '{plan.table.name}'", dict(plan.table.storage_options)):
         found = dataset.get_fragment(fragment)
         if found is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -24,11 +24,12 @@ from relance.maintenance.merge_commit import Work
 from relance.maintenance.merge_here import HereEngine
 from relance.maintenance.merge_plan import Clauses, MergePlan, MergeRequest, parse_clauses, plan_merge
 from relance.maintenance.merge_rows import parse_keys
-from relance.maintenance.merges import Counts, MergeResult, run_merge
+from relance.maintenance.merges import Counts, MergeEngine, MergeResult, run_merge
 from relance.operations.context import shared_context
 from relance.spark.errors import typed_errors
-from relance.spark.merge_keys import SentKeys, matching_rows, quoted, sent_keys
-from relance.spark.merge_place import as_in_table, is_cached, place_of
+from relance.spark.merge_few import FewKeys
+from relance.spark.merge_keys import Keys, few_keys, matching_rows, quoted
+from relance.spark.merge_place import as_in_table, from_cache, place_of
 from relance.spark.merge_tasks import RECORD, DeleteRows, WriteRows, gather, work_of
 from relance.spark.options import parse_write_options
 from relance.spark.registration import DEFAULT_NAME
@@ -84,16 +85,18 @@ def merge(
     request = MergeRequest(address.parts, keys, clauses, lambda schema: _check(df.schema, schema, clauses))
     context = shared_context(address.properties)
     plan = plan_merge(context, request)  # what can be refused is refused before the rows are computed
-    with typed_errors(), _kept(df) as rows:
-        given = df if asked is Engine.LOCAL or is_cached(df) else rows
+    with typed_errors(), ExitStack() as held:
+        once = df if asked is Engine.LOCAL else from_cache(df)
+        given = held.enter_context(_kept(df)) if once is None else once
         place = place_of(asked, plan, given)
+        runner: MergeEngine
         if place.is_here:
-            here = HereEngine(given.toArrow(), as_in_table)
-            result = run_merge(context, request, here, dry_run=dry_run)
+            runner = HereEngine(given.toArrow(), as_in_table)
         else:
-            with sent_keys(rows, keys) as sent:
-                there = _Engine(rows, address.parts, dict(address.properties), source, sent)
-                result = run_merge(context, request, there, dry_run=dry_run)
+            rows = given if once is None else held.enter_context(_kept(once))
+            few = held.enter_context(few_keys(rows, keys))
+            runner = _Engine(rows, address.parts, dict(address.properties), source, few)
+        result = run_merge(context, request, runner, dry_run=dry_run)
     return replace(result, engine=place.why)
 
 
@@ -129,10 +132,14 @@ class _Engine:
     parts: tuple[str, ...]
     properties: dict[str, str]
     source: str
-    keys: SentKeys | None
+    keys: Keys | None
 
     def count(self, plan: MergePlan) -> Counts:
         with typed_errors():
+            few = self._few(plan)
+            seen = None if few is None else few.count(plan)
+            if seen is not None:
+                return seen
             matched = f.count(ROW_ADDRESS)
             found = self._new_rows(plan).agg(matched, f.count("*") - matched).first()
             assert found is not None, "an aggregate without groups has one row"
@@ -140,6 +147,24 @@ class _Engine:
         return Counts(int(found[0]), int(found[1]), deleted)
 
     def work(self, plan: MergePlan) -> Work:
+        with typed_errors():
+            few = self._few(plan)
+            work = None if few is None else few.work(plan)
+            if work is None:
+                work = self._join_and_work(plan)
+        if work.deleted < 0 or (work.deleted and not plan.clauses.delete):
+            raise InternalError(
+                f"{work.updated} rows were updated, and {work.updated + work.deleted} replaced: "
+                "a condition or the source gave two answers"
+            )
+        return work
+
+    def _few(self, plan: MergePlan) -> FewKeys | None:
+        """Return the way without a join, if it can be gone."""
+        few = None if self.keys is None else FewKeys(self.rows, self.keys.table)
+        return few if few is not None and few.can(plan) else None
+
+    def _join_and_work(self, plan: MergePlan) -> Work:
         rows = self._new_rows(plan)
         if plan.stable_row_ids:
             rows = rows.sortWithinPartitions(f.col(ROW_ID).asc_nulls_last())
@@ -149,14 +174,7 @@ class _Engine:
         # One task has all rows of a fragment that are to be deleted.
         tasks = max(_LEAST_DELETE_TASKS, plan.fragments // _FRAGMENTS_FOR_A_TASK)
         records = records.repartition(tasks, "fragment").mapInArrow(DeleteRows(plan), RECORD)
-        with typed_errors():
-            work = work_of(tuple(each) for each in records.collect())
-        if work.deleted < 0 or (work.deleted and not plan.clauses.delete):
-            raise InternalError(
-                f"{work.updated} rows were updated, and {work.updated + work.deleted} replaced: "
-                "a condition or the source gave two answers"
-            )
-        return work
+        return work_of(tuple(each) for each in records.collect())
 
     def count_same_keys(self, plan: MergePlan, version: int) -> int:
         where = f"{ROW_ADDRESS} >= {(plan.last_fragment + 1) << 32}"

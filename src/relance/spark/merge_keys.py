@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import Broadcast
+from pyspark import Broadcast, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import InputPartition
@@ -35,47 +35,54 @@ _MOST_BYTES = 32 << 20
 """Rows of the table that match, up to this size, are sent to the new rows instead of sorting both."""
 
 
-@dataclass(frozen=True)
-class SentKeys:
-    """The values of one key column, on their way to all executors."""
+class Keys:
+    """The keys of few new rows: here, and, when it is needed there, the first column with all executors."""
 
-    column: str
-    values: Broadcast[pa.Array]
-    number: int
+    def __init__(self, context: SparkContext, table: pa.Table) -> None:
+        self.table = table
+        self._context = context
+        self._sent: Broadcast[pa.Array] | None = None
+
+    @property
+    def sent(self) -> Broadcast[pa.Array]:
+        if self._sent is None:
+            self._sent = self._context.broadcast(pc.unique(self.table.column(0)).drop_null())
+        return self._sent
+
+    def close(self) -> None:
+        """Have the executors forget them."""
+        if self._sent is not None:
+            self._sent.destroy()
 
 
 @contextmanager
-def sent_keys(rows: DataFrame, keys: Sequence[str]) -> Iterator[SentKeys | None]:
-    """Send the values of the first key column for the block; None where that cannot be done or does not help.
+def few_keys(rows: DataFrame, keys: Sequence[str]) -> Iterator[Keys | None]:
+    """Collect the keys for the block; None where that cannot be done or does not help.
 
     Raises:
         InvalidInputError: two rows have the same key.
     """
-    sent = _send(rows, keys)
-    try:
-        yield sent
-    finally:
-        if sent is not None:
-            sent.values.destroy()
-
-
-def _send(rows: DataFrame, keys: Sequence[str]) -> SentKeys | None:
-    values = _few_keys(rows, keys)
-    if values is None or not all(is_simple(each.type) for each in values.columns):
+    context = spark_context(rows.sparkSession)
+    table = None if context is None else _collect(rows, keys)
+    if table is None or not all(is_simple(each.type) for each in table.columns):
         refuse_duplicates(rows, keys)
     else:
-        KeyIndex(values)
-    if values is None or not is_simple(values.column(0).type):
-        return None
-    first = pc.unique(values.column(0)).drop_null()
-    return SentKeys(keys[0], rows.sparkSession.sparkContext.broadcast(first), len(values))
+        KeyIndex(table)
+    if table is None or context is None or not is_simple(table.column(0).type):
+        yield None
+        return
+    found = Keys(context, table)
+    try:
+        yield found
+    finally:
+        found.close()
 
 
-def _few_keys(rows: DataFrame, keys: Sequence[str]) -> pa.Table | None:
-    """Return the keys, unless they are many, or the session cannot send them to its tasks."""
-    if spark_context(rows.sparkSession) is None or rows.count() > MOST_KEYS:
-        return None
-    return rows.select(*(quoted(name) for name in keys)).toArrow()
+def _collect(rows: DataFrame, keys: Sequence[str]) -> pa.Table | None:
+    """Return the keys unless they are many; never more than that are collected."""
+    # One job: to count first would take another.
+    few = rows.select(*(quoted(name) for name in keys)).limit(MOST_KEYS + 1).toArrow()
+    return few if few.num_rows <= MOST_KEYS else None
 
 
 def refuse_duplicates(rows: DataFrame, keys: Sequence[str]) -> None:
@@ -99,7 +106,7 @@ def quoted(name: str, side: str | None = None) -> str:
     return text if side is None else f"{side}.{text}"
 
 
-def matching_rows(spark: SparkSession, plan: MergePlan, columns: Sequence[str], keys: SentKeys) -> DataFrame:
+def matching_rows(spark: SparkSession, plan: MergePlan, columns: Sequence[str], keys: Keys) -> DataFrame:
     """Return the rows of the planned version whose key may be among those, each with its address (and id)."""
     options = ReadOptions(
         PathAddress(plan.table.uri, plan.table.storage_options),
@@ -112,10 +119,10 @@ def matching_rows(spark: SparkSession, plan: MergePlan, columns: Sequence[str], 
     reader = LanceReader(plan.table, options, schema)
     tasks = reader.partitions()
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
-    found = numbers.mapInArrow(_ReadMatching(reader, tuple(tasks), keys), schema)
+    found = numbers.mapInArrow(_ReadMatching(reader, tuple(tasks), plan.on[0], keys.sent), schema)
     # Spark takes what comes of few numbers for little, and would send it to all executors at any size.
     known = [field for field in plan.write.schema if field.name in columns]
-    size = keys.number * row_width(pa.schema(known))
+    size = keys.table.num_rows * row_width(pa.schema(known))
     return found if size <= _MOST_BYTES else found.hint("shuffle_merge")
 
 
@@ -123,15 +130,16 @@ def matching_rows(spark: SparkSession, plan: MergePlan, columns: Sequence[str], 
 class _ReadMatching:
     reader: LanceReader
     tasks: Sequence[InputPartition]
-    keys: SentKeys
+    column: str
+    keys: Broadcast[pa.Array]
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         find: Lookup | None = None
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for rows in gathered(self.reader.read(self.tasks[number])):
-                    values = rows[self.keys.column]
-                    find = find or finder(self.keys.values.value, values.type)
+                    values = rows[self.column]
+                    find = find or finder(self.keys.value, values.type)
                     yield from rows.filter(pa.array(find(values) >= 0)).to_batches()
 
 

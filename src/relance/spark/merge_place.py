@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
@@ -56,10 +59,11 @@ def place_of(engine: Engine, plan: MergePlan, df: DataFrame) -> Place:
     return _place_by_size(df) if reason is None else Place(False, f"spark: {reason}")
 
 
-def is_cached(df: DataFrame) -> bool:
-    """Tell whether somebody keeps the rows of a DataFrame, so that to count them is not to compute them."""
+def from_cache(df: DataFrame) -> DataFrame | None:
+    """Return a DataFrame that somebody keeps as one that reads what is kept; None if nobody does."""
     level = df.storageLevel
-    return bool(level.useMemory or level.useDisk)
+    # One that was used before it was cached goes on as it was planned then.
+    return df.select("*") if level.useMemory or level.useDisk else None
 
 
 def as_in_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -73,14 +77,30 @@ def as_in_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _place_by_size(df: DataFrame) -> Place:
-    schema = lance_schema(df.schema, vectors={})
-    seen = df.agg(f.count("*"), f.sum(reduce(add, map(_width, schema)))).first()
-    assert seen is not None, "an aggregate without groups has one row"
-    rows, size = int(seen[0]), int(seen[1] or 0)
+    rows, size = _size_if_cached(df) or _counted(df)
     what = f"{rows:,} new rows of about {size / (1 << 20):,.0f} MB"
     if rows <= MOST_ROWS and size <= MOST_BYTES:
         return Place(True, f"local: {what}")
     return Place(False, f"spark: {what} are not collected")
+
+
+def _size_if_cached(df: DataFrame) -> tuple[int, int] | None:
+    """Return rows and bytes as Spark counted them when it cached the DataFrame; None if it has not."""
+    # There is no public call for it; else they are counted, which takes a job.
+    with suppress(Py4JError, PySparkException, AttributeError):
+        plan = df._jdf.queryExecution().optimizedPlan()
+        is_cached = plan.getClass().getSimpleName() == "InMemoryRelation"
+        if is_cached and plan.cacheBuilder().isCachedColumnBuffersLoaded():
+            figures = plan.stats()
+            return int(figures.rowCount().get().toString()), int(figures.sizeInBytes().toString())
+    return None
+
+
+def _counted(df: DataFrame) -> tuple[int, int]:
+    schema = lance_schema(df.schema, vectors={})
+    seen = df.agg(f.count("*"), f.sum(reduce(add, map(_width, schema)))).first()
+    assert seen is not None, "an aggregate without groups has one row"
+    return int(seen[0]), int(seen[1] or 0)
 
 
 def _width(field: pa.Field) -> Column:

@@ -54,7 +54,7 @@ class WriteRows:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         written = write_rows(self.plan, self._rows(batches))
         if written.updated or written.inserted:
-            yield _batch(_records(written))
+            yield packed([*written_records(written), *_deletions(written.replaced)])
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[NewRows]:
         convert: ToLance | None = None
@@ -71,7 +71,7 @@ def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Pack the addresses of rows that no new row matches, by fragment."""
     found = [batch[ROW_ADDRESS].to_numpy() for batch in batches if batch.num_rows]
     if found:
-        yield _batch(_deletions(offsets_of(np.concatenate(found))))
+        yield packed(_deletions(offsets_of(np.concatenate(found))))
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,10 @@ class DeleteRows:
             else:
                 others.append(record)
         if others:
-            yield _batch(others)
+            yield packed(others)
         for fragment, parts in offsets.items():
             touched = delete_offsets(self.plan, open_once(self.plan.table), fragment, np.concatenate(parts))
-            metadata = (touched.metadata or "").encode()
-            yield _batch([("touched", fragment, touched.rows, 0, metadata)])
+            yield packed([touched_record(touched)])
 
 
 def work_of(records: Iterable[Record]) -> Work:
@@ -118,13 +117,18 @@ def records_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _records(written: Written) -> Iterator[Record]:
+def written_records(written: Written) -> Iterator[Record]:
+    """Yield what a task has to say about the rows that it wrote."""
     task = TaskContext.get()
     spread = -1 - (task.partitionId() if task is not None else 0)  # so that not all go to one task
     yield ("counts", spread, written.updated, written.inserted, b"")
     for fragment in written.fragments:
         yield ("written", spread, 0, 0, fragment.encode())
-    yield from _deletions(written.replaced)
+
+
+def touched_record(touched: Touched) -> Record:
+    """Return what a task has to say about a fragment of which it deleted rows."""
+    return ("touched", touched.fragment, touched.rows, 0, (touched.metadata or "").encode())
 
 
 def _deletions(offsets: Mapping[int, Offsets]) -> Iterator[Record]:
@@ -132,7 +136,8 @@ def _deletions(offsets: Mapping[int, Offsets]) -> Iterator[Record]:
         yield ("delete", fragment, len(rows), 0, rows.tobytes())
 
 
-def _batch(records: Iterable[Record]) -> pa.RecordBatch:
+def packed(records: Iterable[Record]) -> pa.RecordBatch:
+    """Return records as tasks hand them on."""
     columns = zip(*records, strict=True)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
