@@ -20,9 +20,14 @@ from relance.errors import (
     TableColumnNotFoundError,
     TableNotFoundError,
     TableSchemaValidationError,
+    UnsupportedOperationError,
 )
+from relance.maintenance.merge_commit import Work
+from relance.maintenance.merge_here import HereEngine
+from relance.maintenance.merge_plan import MergePlan
 from relance.spark.merge import merge
 from relance.spark.merge_keys import finder
+from relance.spark.merge_place import _counted
 
 FIELDS = "k {kind}, second int, v bigint, text string"
 
@@ -69,12 +74,20 @@ CASES: dict[str, tuple[list[str], Callable[[int], Any], pa.DataType, bool, bool]
     # key columns, key, type of the key, stable row ids, rows of the source that are not in it deleted
     "ints": (["k"], lambda n: n, pa.int64(), False, False),
     "strings with stable ids": (["k"], lambda n: f"key {n}", pa.string(), True, True),
+    "two columns": (["k", "second"], lambda n: n // 2, pa.int64(), False, False),
     "two columns with stable ids": (["k", "second"], lambda n: n // 2, pa.int64(), True, False),
 }
+EVERYWHERE = [
+    ("ints", "auto"),
+    ("strings with stable ids", "spark"),
+    ("strings with stable ids", "local"),
+    ("two columns", "spark"),
+    ("two columns with stable ids", "spark"),
+]
 
 
-@pytest.mark.parametrize("case", list(CASES))
-def test_a_merge_does_what_merge_insert_does(spark: SparkSession, root: str, case: str) -> None:
+@pytest.mark.parametrize(("case", "engine"), EVERYWHERE)
+def test_a_merge_does_what_merge_insert_does(spark: SparkSession, root: str, case: str, engine: str) -> None:
     on, make, kind, stable, delete = CASES[case]
     chance = random.Random(case)
     keys = [make(n % 130) if chance.random() > 0.1 else None for n in range(150)]  # some of them twice
@@ -88,11 +101,13 @@ def test_a_merge_does_what_merge_insert_does(spark: SparkSession, root: str, cas
         lance.dataset(uri).create_scalar_index("v" if delete else "k", "BTREE")
         lance.dataset(uri).delete("v % 7 = 3 or v < 40")
     ours, theirs = f"{root}/ours.lance", f"{root}/theirs.lance"
-    clauses = {"when_not_matched_by_source": "delete", "delete_if": "v < 130"} if delete else {}
+    how: dict[str, Any] = {"root": root, "engine": engine}
+    if delete:
+        how |= {"when_not_matched_by_source": "delete", "delete_if": "v < 130"}
 
-    seen = merge(_frame(spark, new), "ours", on, root=root, dry_run=True, **clauses)  # type: ignore[arg-type]
+    seen = merge(_frame(spark, new), "ours", on, dry_run=True, **how)
     assert lance.dataset(ours).version == 3
-    made = merge(_frame(spark, new), "ours", on, root=root, **clauses)  # type: ignore[arg-type]
+    made = merge(_frame(spark, new), "ours", on, **how)
     builder = lance.dataset(theirs).merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
     if delete:
         builder = builder.when_not_matched_by_source_delete("v < 130")
@@ -103,6 +118,7 @@ def test_a_merge_does_what_merge_insert_does(spark: SparkSession, root: str, cas
     )
     assert (seen.updated, seen.inserted, seen.deleted) == (made.updated, made.inserted, made.deleted)
     assert (made.version, made.attempts, made.duplicates) == (4, 1, 0)
+    assert made.engine.split(":")[0] == ("local" if engine == "auto" else engine)
     assert _all(ours) == _all(theirs)
     for where in ("v between 60 and 1030", "v < 1000", "v = 1010"):
         assert _all(ours, filter=where) == _all(ours, filter=where, use_scalar_index=False)
@@ -120,25 +136,94 @@ def test_columns_that_are_missing_keep_their_values(
 
     made = merge(part, "t", "k", root=root, update_if="source.v > target.v")
 
+    assert made.engine == "spark: update_if is a condition of Spark"
     assert (made.updated, made.inserted) == (1, 1)
     rows = {row["k"]: (row["v"], row["text"]) for row in lance.dataset(uri).to_table().to_pylist()}
     assert rows == {1: (0, "text 0"), 2: (20, "text 1"), 3: (2, "text 2"), 4: (3, "text 3"), 9: (90, None)}
 
+    again = merge(part.withColumn("v", f.col("v") + 1), "t", ["k"], root=root, engine="spark")
+    assert (again.updated, again.inserted) == (3, 0)
+    rows = {row["k"]: (row["v"], row["text"]) for row in lance.dataset(uri).to_table().to_pylist()}
+    assert rows == {1: (0, "text 0"), 2: (21, "text 1"), 3: (1, "text 2"), 4: (3, "text 3"), 9: (91, None)}
+
     monkeypatch.setattr("relance.spark.merge_keys.MOST_KEYS", 0)  # Spark has to look at every row
-    updated = merge(part, "t", ["k"], root=root, when_not_matched=None)
+    updated = merge(part, "t", ["k"], root=root, when_not_matched=None, engine="spark")
     assert (updated.updated, updated.inserted) == (3, 0)
-    nothing = merge(part.where("k > 100"), "t", ["k"], root=root)
+    nothing = merge(part.where("k > 100"), "t", ["k"], root=root, engine="spark")
     assert (nothing.version, lance.dataset(uri).version) == (updated.version, updated.version)
 
 
-def test_merges_that_race_leave_one_row_for_each_key(spark: SparkSession, root: str) -> None:
+def test_many_rows_of_one_key_are_left_to_the_join(spark: SparkSession, root: str) -> None:
+    uri = _create(root, "t", _rows([1] * 50 + [2], 0, pa.int64()))
+    made = merge(_frame(spark, _rows([1], 1000, pa.int64())), "t", "k", root=root, engine="spark")
+    assert (made.updated, made.inserted) == (50, 0)
+    assert sorted(lance.dataset(uri).to_table()["v"].to_pylist()) == [50, *[1000] * 50]
+
+
+def test_few_rows_are_merged_here_and_the_result_says_why(
+    spark: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _create(root, "t", _rows([1, 2], 0, pa.int64()))
+    floats = pa.table({"k": pa.array([0.5, 1.5])})
+    lance.write_dataset(floats, f"{root}/floats.lance")
+    rows = _frame(spark, _rows([2, 3], 1000, pa.int64()))
+    there = {"root": root, "dry_run": True}
+
+    def why(rows: DataFrame, name: str = "t", **how: Any) -> str:
+        return merge(rows, name, "k", **there, **how).engine
+
+    assert why(rows) == "local: 2 new rows of about 0 MB"
+    assert why(spark.createDataFrame([(1.5,)], "k double"), "floats").startswith("spark: key column 'k'")
+    with pytest.raises(UnsupportedOperationError, match="'k' is of type double"):
+        why(spark.createDataFrame([(1.5,)], "k double"), "floats", engine="local")
+    with pytest.raises(UnsupportedOperationError, match="update_if"):
+        why(rows, engine="local", update_if="true")
+    with pytest.raises(InvalidInputError, match="unknown engine"):
+        why(rows, engine="both")
+    cached = rows.persist()
+    cached.count()
+    monkeypatch.setattr("relance.spark.merge_place._counted", None)  # what is cached was counted already
+    assert why(cached) == "local: 2 new rows of about 0 MB"
+    monkeypatch.setattr("relance.spark.merge_place.MOST_ROWS", 1)
+    assert why(cached) == "spark: 2 new rows of about 0 MB are not collected"
+    cached.unpersist()
+    monkeypatch.setattr("relance.spark.merge_place.GIANT", 2)
+    monkeypatch.setattr("relance.spark.merge_place.parallelism", lambda session: 1000)
+    assert why(rows) == "spark: the table has 2 rows"
+
+
+def test_the_size_of_rows_is_seen_before_they_are_collected(spark: SparkSession) -> None:
+    wide = spark.range(3).selectExpr("id", "repeat('x', 1000) as s", "array_repeat(1.5d, 100) as a")
+    rows, size = _counted(wide.union(spark.createDataFrame([(1, None, None)], wide.schema)))
+    assert rows == 4
+    assert 3 * (1000 + 800) <= size <= 3 * (1000 + 800) + 200
+    assert _counted(wide.where("id > 5")) == (0, 0)
+
+
+@pytest.mark.parametrize("engines", [("spark", "spark"), ("local", "spark")])
+def test_merges_that_race_leave_one_row_for_each_key(
+    spark: SparkSession, root: str, engines: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     uri = _create(root, "t", _rows([], 0, pa.int64()))
     made: list[relance.spark.MergeResult] = []
 
-    def run(start: int) -> None:
-        made.append(merge(_frame(spark, _rows([1, 2, 3], start, pa.int64())), "t", ["k"], root=root))
+    frames = [_frame(spark, _rows([1, 2, 3], start, pa.int64())) for start in (10, 20)]
+    together = threading.Barrier(2)
+    work = HereEngine.work
 
-    threads = [threading.Thread(target=run, args=(start,)) for start in (10, 20)]
+    def late(engine: HereEngine, plan: MergePlan) -> Work:
+        done = work(engine, plan)
+        if plan.last_fragment < 0:  # it read the empty table: let the other one come first
+            together.wait(60)
+        return done
+
+    def run(rows: DataFrame, engine: str) -> None:
+        made.append(merge(rows, "t", ["k"], root=root, engine=engine))
+        if "local" in engines and engine == "spark":
+            together.wait(60)
+
+    monkeypatch.setattr(HereEngine, "work", late)
+    threads = [threading.Thread(target=run, args=each) for each in zip(frames, engines, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -155,8 +240,9 @@ def test_merges_that_race_leave_one_row_for_each_key(spark: SparkSession, root: 
 def test_what_cannot_be_merged_is_refused_before_anything_is_written(spark: SparkSession, root: str) -> None:
     uri, kept = _create(root, "t", _rows([1, 2], 0, pa.int64())), _kept(spark)
     rows = _frame(spark, _rows([7, 7], 0, pa.int64()))
-    with pytest.raises(InvalidInputError, match=r"2 new rows have the key k = 7"):
-        merge(rows, "t", "k", root=root)
+    for engine in ("auto", "spark"):
+        with pytest.raises(InvalidInputError, match=r"2 new rows have the key k = 7"):
+            merge(rows, "t", "k", root=root, engine=engine)
     one = rows.limit(1)
     with pytest.raises(TableSchemaValidationError, match="'other'"):
         merge(one.withColumn("other", f.lit(1)), "t", "k", root=root)

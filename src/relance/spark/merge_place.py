@@ -92,7 +92,7 @@ def _size_if_cached(df: DataFrame) -> tuple[int, int] | None:
         is_cached = plan.getClass().getSimpleName() == "InMemoryRelation"
         if is_cached and plan.cacheBuilder().isCachedColumnBuffersLoaded():
             figures = plan.stats()
-            return int(figures.rowCount().get().toString()), int(figures.sizeInBytes().toString())
+            return int(str(figures.rowCount().get())), int(str(figures.sizeInBytes()))
     return None
 
 
