@@ -194,7 +194,9 @@ def test_few_rows_are_merged_here_and_the_result_says_why(
 
 def test_the_size_of_rows_is_seen_before_they_are_collected(spark: SparkSession) -> None:
     wide = spark.range(3).selectExpr("id", "repeat('x', 1000) as s", "array_repeat(1.5d, 100) as a")
-    rows, size = _counted(wide.union(spark.createDataFrame([(1, None, None)], wide.schema)))
+    rows, size = _counted(
+        wide.union(spark.createDataFrame([(1, None, None)], "id bigint, s string, a array<double>"))
+    )
     assert rows == 4
     assert 3 * (1000 + 800) <= size <= 3 * (1000 + 800) + 200
     assert _counted(wide.where("id > 5")) == (0, 0)

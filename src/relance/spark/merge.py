@@ -30,7 +30,7 @@ from relance.spark.errors import typed_errors
 from relance.spark.merge_few import FewKeys
 from relance.spark.merge_keys import Keys, few_keys, matching_rows, quoted
 from relance.spark.merge_place import as_in_table, from_cache, place_of
-from relance.spark.merge_tasks import RECORD, DeleteRows, WriteRows, gather, work_of
+from relance.spark.merge_tasks import FRAGMENTS_FOR_A_TASK, RECORD, DeleteRows, WriteRows, gather, work_of
 from relance.spark.options import parse_write_options
 from relance.spark.registration import DEFAULT_NAME
 from relance.spark.scan import ROW_ADDRESS, ROW_ID
@@ -39,8 +39,6 @@ from relance.spark.types import check_append
 from relance.spark.writer import catalog_address
 
 _LEAST_DELETE_TASKS = 2
-_FRAGMENTS_FOR_A_TASK = 16
-"""To delete rows of a fragment takes some 10 ms, to start a task some 50."""
 
 
 def merge(
@@ -172,7 +170,7 @@ class _Engine:
         if plan.clauses.delete:
             records = records.union(self._unmatched(plan).mapInArrow(gather, RECORD))
         # One task has all rows of a fragment that are to be deleted.
-        tasks = max(_LEAST_DELETE_TASKS, plan.fragments // _FRAGMENTS_FOR_A_TASK)
+        tasks = max(_LEAST_DELETE_TASKS, plan.fragments // FRAGMENTS_FOR_A_TASK)
         records = records.repartition(tasks, "fragment").mapInArrow(DeleteRows(plan), RECORD)
         return work_of(tuple(each) for each in records.collect())
 

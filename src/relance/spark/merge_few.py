@@ -33,7 +33,14 @@ from relance.maintenance.merge_tasks import NewRows, delete_offsets, offsets_of,
 from relance.maintenance.merges import Counts
 from relance.spark.classic import parallelism, spark_context
 from relance.spark.merge_place import as_in_table
-from relance.spark.merge_tasks import RECORD, packed, touched_record, work_of, written_records
+from relance.spark.merge_tasks import (
+    FRAGMENTS_FOR_A_TASK,
+    RECORD,
+    packed,
+    touched_record,
+    work_of,
+    written_records,
+)
 from relance.spark.scan import open_once
 from relance.spark.types import ToLance
 from relance.spark.widths import row_width
@@ -43,9 +50,6 @@ _MOST_BYTES = 64 << 20
 
 _ROWS_FOR_A_TASK = 20_000_000
 """A task looks up some ten million keys in a second."""
-
-_FRAGMENTS_FOR_A_TASK = 16
-"""To delete rows of a fragment takes some 10 ms, to start a task some 50."""
 
 _FOUND = "rows binary"
 """What a task that looks up hands on: rows as a stream of Arrow; nothing when they are too many."""
@@ -87,7 +91,7 @@ class FewKeys:
             if plan.clauses.update and found.num_rows:
                 fragments = np.unique(found[ROW_ADDRESS].to_numpy().astype(np.int64) >> 32)
                 tasks = max(1, min(len(fragments), context.defaultParallelism))
-                tasks = max(tasks, len(fragments) // _FRAGMENTS_FOR_A_TASK)
+                tasks = max(tasks, len(fragments) // FRAGMENTS_FOR_A_TASK)
                 parts = tuple(map(tuple, np.array_split(fragments, tasks)))
                 numbers = self.rows.sparkSession.range(0, tasks, 1, tasks)
                 records = numbers.mapInArrow(_Delete(plan, sent, parts), RECORD).union(records)

@@ -32,6 +32,9 @@ RECORD = "kind string, fragment bigint, rows bigint, inserted bigint, payload bi
 its metadata as payload, empty when no row is left.
 """
 
+FRAGMENTS_FOR_A_TASK = 16
+"""To delete rows of a fragment takes some 10 ms, to start a task some 50."""
+
 _SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
