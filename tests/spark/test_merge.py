@@ -167,7 +167,7 @@ def test_few_rows_are_merged_here_and_the_result_says_why(
     floats = pa.table({"k": pa.array([0.5, 1.5])})
     lance.write_dataset(floats, f"{root}/floats.lance")
     rows = _frame(spark, _rows([2, 3], 1000, pa.int64()))
-    there = {"root": root, "dry_run": True}
+    there: dict[str, Any] = {"root": root, "dry_run": True}
 
     def why(rows: DataFrame, name: str = "t", **how: Any) -> str:
         return merge(rows, name, "k", **there, **how).engine
