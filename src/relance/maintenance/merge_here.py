@@ -60,23 +60,27 @@ class HereEngine:
 
     def count(self, plan: MergePlan) -> Counts:
         rows, index = self._prepare(plan)
-        found, left = _find(plan, rows, index), _left(plan, index)
-        inserted = int(np.count_nonzero(found.is_new)) if plan.clauses.insert else 0
-        return Counts(len(found.numbers) if plan.clauses.update else 0, inserted, len(left))
+        return _counts(plan, _find(plan, rows, index), _left(plan, index))
 
     def work(self, plan: MergePlan) -> Work:
         rows, index = self._prepare(plan)
-        found, left = _find(plan, rows, index), _left(plan, index)
-        gone = np.concatenate([left, found.addresses]) if plan.clauses.update else left
-        dataset = plan.table.open()
+        left = _left(plan, index)
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="relance merge") as pool:
-            writing = pool.submit(write_rows, plan, new_rows(plan, rows, found))
+            # Rows that are written whatever they match are on their way while it is looked up.
+            early = pool.submit(write_rows, plan, _each_once(rows)) if _is_each_written(plan, rows) else None
+            found = _find(plan, rows, index)
+            later = new_rows(plan, rows, found) if early is None else _repeated(rows, found)
+            writing = [pool.submit(write_rows, plan, later), *([] if early is None else [early])]
+            gone = np.concatenate([left, found.addresses]) if plan.clauses.update else left
+            dataset = plan.table.open()
             deleting = [
                 pool.submit(delete_offsets, plan, dataset, fragment, offsets)
                 for fragment, offsets in offsets_of(gone).items()
             ]
-            written, touched = writing.result(), tuple(each.result() for each in deleting)
-        return Work(written.fragments, touched, written.updated, written.inserted, len(left))
+            fragments = tuple(text for each in writing for text in each.result().fragments)
+            touched = tuple(each.result() for each in deleting)
+        counts = _counts(plan, found, left)
+        return Work(fragments, touched, counts.updated, counts.inserted, counts.deleted)
 
     def count_same_keys(self, plan: MergePlan, version: int) -> int:
         _, index = self._prepare(plan)
@@ -111,6 +115,28 @@ class Matches:
     def addresses(self) -> Numbers:
         addresses: Numbers = self.rows[ROW_ADDRESS].to_numpy().astype(np.int64)
         return addresses
+
+
+def _counts(plan: MergePlan, found: Matches, left: Numbers) -> Counts:
+    updated = len(found.numbers) if plan.clauses.update else 0
+    return Counts(updated, int(np.count_nonzero(found.is_new)) if plan.clauses.insert else 0, len(left))
+
+
+def _is_each_written(plan: MergePlan, rows: pa.Table) -> bool:
+    """Tell whether each new row is written as it is, and before all is known about what it replaces."""
+    clauses, names = plan.clauses, plan.write.schema.names
+    return clauses.update and clauses.insert and not plan.stable_row_ids and rows.schema.names == names
+
+
+def _each_once(rows: pa.Table) -> Iterator[NewRows]:
+    return _batches(rows, pa.nulls(rows.num_rows, pa.int64()), None)
+
+
+def _repeated(rows: pa.Table, found: Matches) -> Iterator[NewRows]:
+    """Yield the new rows that replace several others, as often as they do beyond the first time."""
+    if len(found.numbers) > rows.num_rows - int(np.count_nonzero(found.is_new)):
+        others = np.delete(found.numbers, np.unique(found.numbers, return_index=True)[1])
+        yield from _each_once(rows.take(pa.array(others)))
 
 
 def _find(plan: MergePlan, rows: pa.Table, index: KeyIndex) -> Matches:

@@ -29,7 +29,7 @@ from relance.operations.context import shared_context
 from relance.spark.errors import typed_errors
 from relance.spark.merge_few import FewKeys
 from relance.spark.merge_keys import Keys, few_keys, matching_rows, quoted
-from relance.spark.merge_place import as_in_table, from_cache, place_of
+from relance.spark.merge_place import as_in_table, from_cache, place_of, size_if_cached
 from relance.spark.merge_tasks import FRAGMENTS_FOR_A_TASK, RECORD, DeleteRows, WriteRows, gather, work_of
 from relance.spark.options import parse_write_options
 from relance.spark.registration import DEFAULT_NAME
@@ -92,7 +92,7 @@ def merge(
             runner = HereEngine(given.toArrow(), as_in_table)
         else:
             rows = given if once is None else held.enter_context(_kept(once))
-            few = held.enter_context(few_keys(rows, keys))
+            few = held.enter_context(few_keys(rows, keys, None if once is None else size_if_cached(once)))
             runner = _Engine(rows, address.parts, dict(address.properties), source, few)
         result = run_merge(context, request, runner, dry_run=dry_run)
     return replace(result, engine=place.why)

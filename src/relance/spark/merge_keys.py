@@ -56,14 +56,18 @@ class Keys:
 
 
 @contextmanager
-def few_keys(rows: DataFrame, keys: Sequence[str]) -> Iterator[Keys | None]:
+def few_keys(
+    rows: DataFrame, keys: Sequence[str], size: tuple[int, int] | None = None
+) -> Iterator[Keys | None]:
     """Collect the keys for the block; None where that cannot be done or does not help.
+
+    `size` is the number of rows, and their bytes, if it is known.
 
     Raises:
         InvalidInputError: two rows have the same key.
     """
     context = spark_context(rows.sparkSession)
-    table = None if context is None else _collect(rows, keys)
+    table = None if context is None else _collect(rows, keys, size)
     if table is None or not all(is_simple(each.type) for each in table.columns):
         refuse_duplicates(rows, keys)
     else:
@@ -78,10 +82,13 @@ def few_keys(rows: DataFrame, keys: Sequence[str]) -> Iterator[Keys | None]:
         found.close()
 
 
-def _collect(rows: DataFrame, keys: Sequence[str]) -> pa.Table | None:
+def _collect(rows: DataFrame, keys: Sequence[str], size: tuple[int, int] | None) -> pa.Table | None:
     """Return the keys unless they are many; never more than that are collected."""
+    values = rows.select(*(quoted(name) for name in keys))
+    if size is not None:
+        return values.toArrow() if size[0] <= MOST_KEYS else None
     # One job: to count first would take another.
-    few = rows.select(*(quoted(name) for name in keys)).limit(MOST_KEYS + 1).toArrow()
+    few = values.limit(MOST_KEYS + 1).toArrow()
     return few if few.num_rows <= MOST_KEYS else None
 
 

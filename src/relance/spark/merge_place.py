@@ -77,14 +77,14 @@ def as_in_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _place_by_size(df: DataFrame) -> Place:
-    rows, size = _size_if_cached(df) or _counted(df)
+    rows, size = size_if_cached(df) or _counted(df)
     what = f"{rows:,} new rows of about {size / (1 << 20):,.0f} MB"
     if rows <= MOST_ROWS and size <= MOST_BYTES:
         return Place(True, f"local: {what}")
     return Place(False, f"spark: {what} are not collected")
 
 
-def _size_if_cached(df: DataFrame) -> tuple[int, int] | None:
+def size_if_cached(df: DataFrame) -> tuple[int, int] | None:
     """Return rows and bytes as Spark counted them when it cached the DataFrame; None if it has not."""
     # There is no public call for it; else they are counted, which takes a job.
     with suppress(Py4JError, PySparkException, AttributeError):
