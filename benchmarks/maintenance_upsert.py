@@ -21,7 +21,8 @@ from relance.spark import merge, save
 ROWS = 10_000_000
 SHARE = 0.05
 """So many of the rows of the table are new rows; nine of ten of them have a key that is there."""
-REPEATS = 3
+REPEATS = 7
+"""It takes Spark some of them to be warm."""
 SLOWER = 4.0
 SLOWER_BY_CHOICE = 1.2
 
