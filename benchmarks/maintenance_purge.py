@@ -68,8 +68,8 @@ def purge_many_on_s3() -> Iterator[Result]:
             client.put_object(Bucket=bucket, Key=f"{side}/{LAYOUT_KEY}", Body=b"{}")
             fill_bucket(server, bucket, side, S3_TABLES)
         names = [[table_name(number)] for number in range(S3_TABLES)]
-        for (name,) in names:
-            client.put_object(Bucket=bucket, Key=f"left/{name}{MARKER_SUFFIX}", Body=marker)
+        for (table,) in names:
+            client.put_object(Bucket=bucket, Key=f"left/{table}{MARKER_SUFFIX}", Body=marker)
         options = far.server.storage_options()
         ours = _seconds_of_job(f"s3://{bucket}/left", PurgeDropped(force=True), names, options)
         peer, start = open_native(f"s3://{bucket}/right", options), perf_counter()

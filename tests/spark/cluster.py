@@ -32,6 +32,8 @@ HOST = "127.0.0.1"
 WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 URL_VARIABLE = "RELANCE_TEST_CLUSTER"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
+CORES = 4
+"""Of each executor. A task takes all of them, unless its driver says `spark_task_cpus="1"`."""
 START_SECONDS = 240
 """Much more than it takes, for machines that do other work too."""
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -53,11 +55,49 @@ def driver_session(app_name: str = "driver", **conf: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
         "spark.executor.memory": "1g",
-        "spark.executor.cores": "1",
-        "spark.cores.max": str(len(WORKER_HOSTS)),
+        "spark.executor.cores": str(CORES),
+        "spark.task.cpus": str(CORES),
+        "spark.cores.max": str(CORES * len(WORKER_HOSTS)),
     }
     given = {name.replace("_", "."): value for name, value in conf.items()}
     return session(app_name, master=os.environ[URL_VARIABLE], conf={**loopback, **given})
+
+
+@dataclass(slots=True)
+class Driver:
+    """A driver that takes requests and gives answers, a line of JSON each."""
+
+    process: subprocess.Popen[str]
+    log: Path
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def ask(self, what: str, **details: Any) -> None:
+        """Have it do something; its answer is to be fetched before it is asked again."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"what": what, **details}) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """Wait until it has done what it was asked, which must have gone well."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        told: dict[str, Any] = json.loads(line) if line else {"error": self.log.read_text()[-3000:]}
+        assert "error" not in told, told["error"]
+        return told
+
+    def kill(self) -> None:
+        """End it with no chance to clean up."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        """Let it stop its session, as there is nothing more to ask."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process.wait(60)
 
 
 @dataclass(slots=True)
@@ -154,6 +194,22 @@ class Cluster:
         self.drivers.append(process)
         return process
 
+    def converse(self, module: str) -> Driver:
+        """Start a driver that does what it is asked, one thing after another."""
+        log = self.folder / f"driver-{len(self.drivers)}.log"
+        with log.open("wb") as errors:
+            process = subprocess.Popen(
+                _python(module),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=self.folder,
+                env=self._environment(HOST) | {URL_VARIABLE: self.url},
+            )
+        self.drivers.append(process)
+        return Driver(process, log)
+
     def run(
         self, script_or_module: str | Path, *arguments: str, timeout: float = 240
     ) -> subprocess.CompletedProcess[str]:
@@ -179,7 +235,7 @@ class Cluster:
 
     def _launch_worker(self, host: str) -> None:
         where = ["--host", host, "--webui-port", "0", "-d", str(self.folder / f"worker-{host}")]
-        flags = [*where, "-c", "1", "-m", "2g", self.url]
+        flags = [*where, "-c", str(2 * CORES), "-m", "4g", self.url]  # for two drivers beside each other
         self.workers[host] = self._launch("org.apache.spark.deploy.worker.Worker", flags, host)
 
     def _launch(self, main_class: str, flags: list[str], host: str) -> subprocess.Popen[bytes]:
@@ -226,6 +282,14 @@ class Cluster:
                 )
                 raise ClusterError(f"waited {seconds} s for {what}\n{logs}")
             time.sleep(0.1)
+
+
+def answer_of(driver: subprocess.Popen[str], seconds: float = 500) -> dict[str, Any]:
+    """Wait for the end of a driver, which must be a good one, and return the JSON that it printed last."""
+    out, err = driver.communicate(timeout=seconds)
+    assert driver.returncode == 0, err[-3000:]
+    told: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
+    return told
 
 
 @contextmanager
@@ -280,6 +344,6 @@ def _end(process: subprocess.Popen[Any]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    for stream in (process.stdout, process.stderr):
+    for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:
             stream.close()

@@ -1,20 +1,19 @@
-"""A driver that writes and reads a table twice as big as an executor's memory: `... big ROOT ROWS`."""
+"""A table twice as big as an executor's memory, written and read."""
 
 from __future__ import annotations
 
-import json
-import sys
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from tests.spark.cluster import driver_session
 
 import relance.spark
 
 DIMENSION = 1024
 
 
-def main(root: str, rows: int) -> None:
-    spark = driver_session("big table")
+def write_and_read(spark: SparkSession, root: str, rows: int) -> dict[str, Any]:
+    """Write rows with wide vectors, and return what reading them back gives."""
     # Wide rows: with the default of 16,384 a batch of them would take 64 MiB.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "4096")
     number = f.col("id").cast("float")
@@ -27,9 +26,4 @@ def main(root: str, rows: int) -> None:
         f.count("*"), f.sum("id"), f.min(f.size("v")), f.sum(f.abs(f.col("v")[7] - f.sin("id")))
     ).first()
     assert row is not None
-    print(json.dumps({"rows": row[0], "sum": row[1], "size": row[2], "off": row[3]}))
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    return {"rows": row[0], "sum": row[1], "size": row[2], "off": row[3]}

@@ -1,9 +1,7 @@
-"""A driver that writes or reads numbers: `python -m tests.spark.jobs.numbers WHAT ROOT TABLE ROWS TASKS`.
+"""A driver that writes and reads numbers as it is asked: `python -m tests.spark.jobs.numbers`.
 
-WHAT is modes of `save`, `read` and `pause` with commas between them, done one after the other; a pause ends
-when the test touches a file. `append-with-death` loses a worker process on the way, `append-with-stall` has a
-task that does not end. Each task that begins touches a file in ROOT-tasks, so that a test knows when to
-interfere.
+Each task that begins touches a file in ROOT-tasks, so that a test knows when to interfere. A request is a
+line of JSON: `what` is one of REQUESTS, the rest its arguments. The answer is a line too.
 """
 
 from __future__ import annotations
@@ -12,18 +10,23 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from tests.spark.cluster import driver_session
+from tests.spark.jobs.big import write_and_read
 
 import relance.spark
 
 COLUMNS = "id long, payload string"
+TABLE = "t"
+STALL_SECONDS = 120
 
 
 def signs(root: str) -> Path:
@@ -46,7 +49,9 @@ def numbers(
             time.sleep(0.2)
             yield batch
         if stall and context.partitionId() == 1 and context.attemptNumber() == 0:
-            time.sleep(120)  # after its rows: the attempt that is started beside it is the one that counts
+            time.sleep(
+                STALL_SECONDS
+            )  # after its rows: the attempt that is started beside it is the one that counts
         if die and context.partitionId() == 1 and context.attemptNumber() == 0:
             os._exit(1)
 
@@ -68,31 +73,38 @@ def summary(df: DataFrame) -> dict[str, int]:
     return {name: int(value or 0) for name, value in row.asDict().items()}
 
 
-def main(what: str, root: str, table: str, rows: int, tasks: int) -> None:
-    steps = what.split(",")
-    # Drivers that do several things without a pause run beside each other, on one executor each.
+def write(
+    spark: SparkSession, root: str, modes: list[str], rows: int, tasks: int, trouble: str = ""
+) -> dict[str, Any]:
+    """Save numbers once for each mode; in trouble, one task loses its process (`death`) or ends never."""
+    source = numbers(spark, root, rows, tasks, die=trouble == "death", stall=trouble == "stall")
+    return {"versions": [relance.spark.save(source, TABLE, root=root, mode=mode).version for mode in modes]}
+
+
+def read(spark: SparkSession, root: str, rows: int, tasks: int) -> dict[str, Any]:
+    """Return what tells whether all rows are there, each once."""
+    seen = relance.spark.table(spark, TABLE, root=root, split_rows=max(1, rows // tasks))
+    return summary(_slow_read(seen, root))
+
+
+REQUESTS: dict[str, Callable[..., dict[str, Any]]] = {"write": write, "read": read, "big": write_and_read}
+
+
+def main() -> None:
     spark = driver_session(
-        what,
-        spark_cores_max="2" if len(steps) == 1 or "pause" in steps else "1",
+        "on request",
         spark_task_maxFailures="8",
-        spark_speculation=str("stall" in what).lower(),
+        spark_speculation="true",
         spark_speculation_quantile="0.5",
         spark_speculation_minTaskRuntime="1s",
     )
-    versions, read = [], None
-    for step in steps:
-        mode, _, trouble = step.partition("-with-")
-        if mode == "read":
-            seen = relance.spark.table(spark, table, root=root, split_rows=max(1, rows // tasks))
-            read = summary(_slow_read(seen, root))
-        elif mode == "pause":
-            (signs(root) / "paused").touch()
-            while not (signs(root) / "go").exists():
-                time.sleep(0.1)
-        else:
-            source = numbers(spark, root, rows, tasks, die=trouble == "death", stall=trouble == "stall")
-            versions.append(relance.spark.save(source, table, root=root, mode=mode).version)
-    print(json.dumps({"versions": versions, "read": read}))
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = REQUESTS[request.pop("what")](spark, **request)
+        except Exception:  # noqa: BLE001  # the test shows it
+            answer = {"error": traceback.format_exc()}
+        print(json.dumps(answer), flush=True)
     spark.stop()
 
 
@@ -111,4 +123,4 @@ def _slow_read(df: DataFrame, root: str) -> DataFrame:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+    main()
