@@ -25,6 +25,9 @@ CREATING_SUFFIX = ".creating"
 LAYOUT_KEY = ".relance-root"
 """The root-level flag: no table of this root hides behind a marker inside its own directory."""
 
+POLICY_DIRECTORY = ".relance-policy"
+"""What runs of policies keep in the root: who is at it, plans under way, the history."""
+
 RESERVED_FILE = ".lance-reserved"
 """Inside a table's directory: declared (the namespace spec's own file)."""
 

@@ -41,6 +41,8 @@ class PurgeDropped:
 
     deleted_before: datetime | None = None
     """Only drops before this moment."""
+    deletion_id: str | None = None
+    """Only the drop of this id, whatever else of the name is dropped."""
     force: bool = False
     """Purge tables that are named also before their time has passed."""
     rate_limit: float | None = None
@@ -71,7 +73,7 @@ class PurgeDropped:
         """
         dropped = [
             each
-            for each in dropped_generations(context, table_id_of(context, table), None)
+            for each in dropped_generations(context, table_id_of(context, table), self.deletion_id)
             if self._is_old(each.marker)
         ]
         # When none is due, they are tried all the same: the purge then says why not.
@@ -121,7 +123,7 @@ class PurgeDropped:
         now, timing = context.clock.now(), context.timing
         left = marker.state is State.PURGING and holder_is_gone(marker, now=now, timing=timing)
         due = left or self._is_ours(marker) or is_purgeable(marker, now=now, timing=timing)
-        return due and self._is_old(marker)
+        return due and self._is_old(marker) and self.deletion_id in {None, marker.deletion_id}
 
     def _is_ours(self, marker: Marker) -> bool:
         return marker.state is State.PURGING and marker.token.startswith(self.run)

@@ -15,6 +15,7 @@ from relance.listing.lookup import look_up
 from relance.locations import (
     DEREGISTERED_FILE,
     LAYOUT_KEY,
+    POLICY_DIRECTORY,
     RESERVED_FILE,
     TABLE_SUFFIX,
     VERSIONS_DIRECTORY,
@@ -87,7 +88,8 @@ def find_orphans(context: Context, before: datetime, *, with_versions: bool) -> 
     orphans: list[Orphan] = []
     kept: list[tuple[str, Kept]] = []
     for directory in sorted(directories):
-        if directory in named or directory == MANIFEST_DIRECTORY or directory.startswith(LAYOUT_KEY):
+        ours = directory in (MANIFEST_DIRECTORY, POLICY_DIRECTORY) or directory.startswith(LAYOUT_KEY)
+        if ours or directory in named:
             continue
         kind = kind_of(context, directory)
         if kind is None:

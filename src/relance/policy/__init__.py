@@ -1,1 +1,55 @@
 """Policies: a file says how each table of a lake should live; a pipeline sees to it and keeps a record."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relance.policy.lease import LeaseHeldError, LeaseLostError, holder_of
+    from relance.policy.parse import parse_policy
+    from relance.policy.past_runs import history, run_record, runs
+    from relance.policy.pipeline import resume, run, run_policy
+    from relance.policy.plan_file import load_plan, save_plan
+    from relance.policy.planning import RunPlan, plan
+
+_HOMES = {
+    "LeaseHeldError": "lease",
+    "LeaseLostError": "lease",
+    "RunPlan": "planning",
+    "history": "past_runs",
+    "holder_of": "lease",
+    "load_plan": "plan_file",
+    "parse_policy": "parse",
+    "plan": "planning",
+    "resume": "pipeline",
+    "run": "pipeline",
+    "run_policy": "pipeline",
+    "run_record": "past_runs",
+    "runs": "past_runs",
+    "save_plan": "plan_file",
+}
+
+__all__ = [
+    "LeaseHeldError",
+    "LeaseLostError",
+    "RunPlan",
+    "history",
+    "holder_of",
+    "load_plan",
+    "parse_policy",
+    "plan",
+    "resume",
+    "run",
+    "run_policy",
+    "run_record",
+    "runs",
+    "save_plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Only when it is asked for: to check a policy file takes neither Lance nor a store.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"relance.policy.{_HOMES[name]}"), name)

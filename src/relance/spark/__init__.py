@@ -7,6 +7,7 @@ check_pyspark()  # the imports below would only say that a module is missing
 from relance.maintenance.merges import MergeResult  # noqa: E402
 from relance.spark.maintenance import maintain  # noqa: E402
 from relance.spark.merge import merge  # noqa: E402
+from relance.spark.policy import plan_policy, run_policy  # noqa: E402
 from relance.spark.registration import register  # noqa: E402
 from relance.spark.save import Saved, SaveMode, save  # noqa: E402
 from relance.spark.session import session  # noqa: E402
@@ -21,7 +22,9 @@ __all__ = [
     "attach",
     "maintain",
     "merge",
+    "plan_policy",
     "register",
+    "run_policy",
     "save",
     "session",
     "table",

@@ -5,7 +5,13 @@ from __future__ import annotations
 from relance.errors import InvalidInputError, InvalidTableStateError, TableNotFoundError
 from relance.identifiers import TableId
 from relance.listing.lookup import look_up
-from relance.locations import RESERVED_FILE, TABLE_SUFFIX, VERSIONS_DIRECTORY, table_directory
+from relance.locations import (
+    POLICY_DIRECTORY,
+    RESERVED_FILE,
+    TABLE_SUFFIX,
+    VERSIONS_DIRECTORY,
+    table_directory,
+)
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.schema import MANIFEST_DIRECTORY
 from relance.manifest.store import Change, Manifest, Snapshot, transact
@@ -31,7 +37,7 @@ def check_directory(directory: str) -> str:
     parts = directory.split("/")
     if not directory or any(part in {"", ".", ".."} for part in parts) or "\0" in directory:
         raise InvalidInputError(f"location {directory!r} does not name a directory below the root")
-    if parts[0] == MANIFEST_DIRECTORY:
+    if parts[0] in {MANIFEST_DIRECTORY, POLICY_DIRECTORY}:
         raise InvalidInputError(f"location {directory!r} belongs to the catalog itself")
     return directory
 

@@ -1,0 +1,137 @@
+"""Policies on a cluster, without the command line of Relance: what jobs.py does for spark-submit.
+
+Answers with one line of JSON on standard output; progress goes to standard error. Ends with 0 when all is
+done, 1 when an action failed, 2 when it cannot begin, 3 when it is refused or another run holds the lake.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from relance.config import parse_duration
+from relance.errors import InvalidInputError, RelanceError
+from relance.identifiers import parse_id
+from relance.maintenance.maintain import Engine
+from relance.maintenance.progress import Display
+from relance.namespace import DirectoryNamespace
+from relance.policy import pipeline, planning
+from relance.policy.lease import LeaseHeldError
+from relance.policy.model import Policy
+from relance.policy.parse import parse_policy
+from relance.policy.plan_file import load_plan, save_plan
+from relance.policy.records import RunRecord, RunState
+from relance.spark.policy import runner_for
+from relance.spark.session import settings
+from relance.spark.session_properties import catalog_properties
+
+_CODES = {RunState.FAILED: 1, RunState.REFUSED: 3}
+_UNUSABLE = 2
+_HELD = 3
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the arguments ask for, and return how the process is to end."""
+    given = _parser().parse_args(arguments)
+    spark = _session()
+    try:
+        record = _do(spark, given)
+    except RelanceError as error:
+        sys.stderr.write(f"{error}\n")
+        return _HELD if isinstance(error, LeaseHeldError) else _UNUSABLE
+    finally:
+        spark.stop()
+    sys.stdout.write(json.dumps(_answer(record)) + "\n")
+    return _CODES.get(record.state, 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="jobs.py", description="Run a policy over a lake, on Spark.")
+    actions = parser.add_subparsers(dest="action", required=True)
+    plan = actions.add_parser("plan", help="show what a run would do")
+    plan.add_argument("--save", metavar="FILE", help="keep the plan, to be run later")
+    run = actions.add_parser("run", help="do what the policy asks for")
+    for each in (plan, run):
+        each.add_argument(
+            "policy", metavar="POLICY", help="the policy file, or for `run` a saved plan (.json)"
+        )
+        each.add_argument("--only", action="append", metavar="TABLE", help="only this table; may come again")
+    resume = actions.add_parser("resume", help="bring a run to its end that was stopped")
+    resume.add_argument("run", nargs="?", metavar="RUN", help="its name (default: the newest)")
+    for each in (plan, run, resume):
+        each.add_argument("--root", help="the lake (default: spark.relance.root)")
+        each.add_argument("--engine", choices=list(Engine), default=Engine.AUTO, help="where to work")
+    for each in (run, resume):
+        each.add_argument("--wait", metavar="TIME", help="wait so long for another run, such as 30m")
+    return parser
+
+
+def _session() -> SparkSession:
+    """Return the session of the submitted application, with what Lance needs where nothing else is set."""
+    builder = SparkSession.builder
+    for name, value in settings(local=False).items():
+        if name.startswith("spark.sql."):  # all others were decided when the application was submitted
+            builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _do(spark: SparkSession, given: argparse.Namespace) -> RunRecord:
+    catalog = DirectoryNamespace(clock=None, **catalog_properties(spark, given.root, None))
+    runner, progress = runner_for(spark, given.engine), Display()
+    if given.action == "resume":
+        return pipeline.resume(
+            catalog, given.run, engine=given.engine, spark=runner, wait=_span(given.wait), progress=progress
+        )
+    only = None if not given.only else [parse_id(each) for each in given.only]
+    if given.action == "plan":
+        made = planning.plan(
+            catalog, _policy(given.policy), only=only, engine=given.engine, spark=runner, progress=progress
+        )
+        if given.save:
+            save_plan(made, given.save)
+        return made.record
+    wait = _span(given.wait)
+    if given.policy.endswith(".json"):
+        if only is not None:
+            raise InvalidInputError("a saved plan is run as it is: leave --only out")
+        saved = load_plan(given.policy)
+        return pipeline.run(catalog, saved, engine=given.engine, spark=runner, wait=wait, progress=progress)
+    return pipeline.run_policy(
+        catalog,
+        _policy(given.policy),
+        only=only,
+        engine=given.engine,
+        spark=runner,
+        wait=wait,
+        progress=progress,
+    )
+
+
+def _policy(file: str) -> Policy:
+    try:
+        text = Path(file).read_bytes()
+    except OSError as cause:
+        raise InvalidInputError(f"policy {file!r} cannot be read: {cause.strerror}") from cause
+    return parse_policy(text, file=file)
+
+
+def _span(text: str | None) -> timedelta | None:
+    return None if text is None else parse_duration(text, what="--wait")
+
+
+def _answer(record: RunRecord) -> dict[str, object]:
+    outcomes = Counter(each.outcome.value for each in record.actions)
+    return {
+        "run": record.run,
+        "state": record.state.value,
+        "engine": record.engine,
+        "actions": dict(sorted(outcomes.items())),
+        "message": record.message,
+    }
