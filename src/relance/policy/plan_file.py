@@ -13,6 +13,7 @@ from relance.errors import (
     KeyNotFoundError,
     TransactionNotFoundError,
 )
+from relance.lifecycle.marker_store import new_nonce
 from relance.locations import POLICY_DIRECTORY, parse_root
 from relance.operations.context import Context
 from relance.policy.codec import digest, dumps, from_json, to_json
@@ -27,10 +28,11 @@ _ABANDONED = timedelta(days=30)
 """A run that was not resumed for so long never will be."""
 
 
-def encode_plan(plan: RunPlan) -> bytes:
-    """Return a plan as the bytes of a file."""
+def encode_plan(plan: RunPlan, *, begun: str = "") -> bytes:
+    """Return a plan as the bytes of a file; `begun` tells one beginning of its run from another."""
     body = dumps(to_json(plan))
-    return f'{{"relance_plan":{FORMAT},"hash":"{digest(body)}","plan":{body}}}\n'.encode()
+    head = f'"relance_plan":{FORMAT},"begun":"{begun}","hash":"{digest(body)}"'
+    return f'{{{head},"plan":{body}}}\n'.encode()
 
 
 def decode_plan(data: bytes, *, what: str) -> RunPlan:
@@ -95,7 +97,8 @@ def begin(context: Context, plan: RunPlan) -> None:
         InvalidInputError: a run of this plan has begun already.
     """
     try:
-        create_once(context.storage, _key(plan.run), encode_plan(plan))
+        # With a nonce: a second beginning must not take the first one's bytes for its own.
+        create_once(context.storage, _key(plan.run), encode_plan(plan, begun=new_nonce()))
     except KeyExistsError as cause:
         raise InvalidInputError(f"run {plan.run} has begun already: resume it, or plan again") from cause
 

@@ -1,0 +1,131 @@
+"""A run that is killed at any point and resumed ends like one that was not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.policy.conftest import copy_of
+from tests.policy.killed_run import Points, with_points
+from tests.policy.lakes import Lake, outcomes, the_policy
+
+from relance.errors import InvalidInputError, TransactionNotFoundError
+from relance.policy import plan, resume, run, run_policy, run_record, runs
+from relance.policy.plan_file import unfinished
+from relance.policy.records import Outcome, RunState
+
+REPOSITORY = Path(__file__).parent.parent.parent
+
+
+class _StoppedError(BaseException):
+    """Ends a run where it is, as far as that can be had in this process."""
+
+
+def _process(what: str, lake: Lake, at: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.policy.killed_run", what, lake.uri, str(at)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, int]:
+    """How a run ends that nobody stops, what it did, and how many points it has."""
+    lake = copy_of(model, tmp_path_factory.mktemp("undisturbed") / "lake")
+    points = Points(0, lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        with_points(points, patch.setattr)
+        record = run_policy(lake.catalog, the_policy(), engine="local")
+    assert record.state is RunState.DONE
+    return lake.state(), _shown(outcomes(record)), points.seen
+
+
+def _shown(found: dict[Any, Outcome]) -> dict[Any, Outcome]:
+    """Return outcomes without the ids of drops, which differ from lake to lake."""
+    return {(kind, table): outcome for (kind, table, _), outcome in found.items()}
+
+
+def test_a_run_that_is_killed_and_resumed_ends_like_one_that_was_not(
+    model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int]
+) -> None:
+    state, done, points = undisturbed
+    assert points > 40
+    chosen = (3, 8, points // 3, points // 2, 3 * points // 4, points - 1)
+    for at in chosen:
+        lake = copy_of(model, tmp_path / f"lake{at}")
+        killed = _process("run", lake, at)
+        assert killed.returncode == -9, (at, killed.stdout, killed.stderr)
+        record = resume(lake.catalog, engine="local")
+        assert record.state is RunState.DONE, (at, record.message)
+        assert lake.state() == state, at
+        assert _shown(outcomes(record)) == done, at
+        assert run_record(lake.catalog) == record
+        assert unfinished(lake.context) == []
+
+
+def test_a_run_that_is_stopped_at_every_second_point_and_resumed_ends_like_one_that_was_not(
+    model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int]
+) -> None:
+    state, done, points = undisturbed
+    for at in range(3, points + 1, 2):
+        lake = copy_of(model, tmp_path / f"lake{at}")
+        _stop_at(lake, at)
+        if not unfinished(lake.context):
+            assert runs(lake.catalog)[0].state is RunState.DONE  # it was stopped when all was over
+            continue
+        record = resume(lake.catalog, engine="local")
+        assert lake.state() == state, at
+        assert _shown(outcomes(record)) == done, at
+
+
+def _stop_at(lake: Lake, at: int) -> None:
+    def stop() -> None:
+        raise _StoppedError
+
+    points = Points(at, stop)
+    with pytest.MonkeyPatch.context() as patch:
+        with_points(points, patch.setattr)
+        with pytest.raises(_StoppedError):
+            run_policy(lake.catalog, the_policy(), engine="local")
+
+
+def test_a_run_that_is_killed_again_while_it_is_resumed_ends_like_one_that_was_not(
+    model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int]
+) -> None:
+    state, done, points = undisturbed
+    lake = copy_of(model, tmp_path / "lake")
+    assert _process("run", lake, points // 3).returncode == -9
+    assert _process("resume", lake, points // 3).returncode == -9
+    record = resume(lake.catalog, engine="local")
+    assert lake.state() == state
+    assert _shown(outcomes(record)) == done
+
+
+def test_a_run_that_is_killed_before_its_plan_is_kept_did_nothing(model: Path, tmp_path: Path) -> None:
+    lake = copy_of(model, tmp_path / "lake")
+    before = lake.state()
+    assert _process("run", lake, 1).returncode == -9
+    assert lake.state() == before
+    with pytest.raises(TransactionNotFoundError, match="nothing to resume"):
+        resume(lake.catalog)
+
+
+def test_a_plan_is_run_once(lake: Lake) -> None:
+    made = plan(lake.catalog, the_policy(), only=[["readings"]])
+    with pytest.MonkeyPatch.context() as patch:
+        stop = Points(6, lambda: (_ for _ in ()).throw(_StoppedError()))  # type: ignore[arg-type]
+        with_points(stop, patch.setattr)
+        with pytest.raises(_StoppedError):
+            run(lake.catalog, made)
+    with pytest.raises(InvalidInputError, match="has begun already"):
+        run(lake.catalog, made)
+    assert resume(lake.catalog, made.run).state is RunState.DONE
+    with pytest.raises(TransactionNotFoundError, match="cannot be resumed"):
+        resume(lake.catalog, made.run)
