@@ -11,6 +11,7 @@ TOGETHER = {
         "tests/spark/test_connect.py",
         "tests/spark/test_guide.py",
         "tests/spark/test_on_cluster.py",
+        "tests/spark/test_submit.py",
     ),
     # All others share one session.
     "session": ("tests/spark/",),

@@ -1,0 +1,44 @@
+"""Policies with a Spark session: the same as on threads, by Spark's tasks."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.policy.lakes import Lake, outcomes, the_policy
+
+import relance.spark
+from relance.policy import history, run_policy
+from relance.policy.actions import Kind
+from relance.policy.records import Outcome, RunState
+
+
+def test_a_policy_is_planned_and_run_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    here, there = Lake(str(tmp_path / "here")), Lake(str(tmp_path / "there"))
+    here.fill()
+    shutil.copytree(here.uri, there.uri)
+    properties = {key: value for key, value in there.properties.items() if key != "root"}
+    made = relance.spark.plan_policy(
+        spark, the_policy(), root=there.uri, properties=properties, engine="spark"
+    )
+    assert made.state is RunState.PLANNED
+    record = relance.spark.run_policy(
+        spark, the_policy(), root=there.uri, properties=properties, engine="spark", actor="spark@test"
+    )
+    assert record.engine == "spark: asked for"
+    assert record.state is RunState.DONE, [each.error for each in record.actions if each.error]
+    assert {key[0] for key, each in outcomes(record).items() if each is Outcome.DONE} == set(Kind)
+    run_policy(here.catalog, the_policy(), engine="local")
+    assert there.state() == here.state()
+    assert {each.head.actor for each in history(there.catalog)} == {"spark@test"}
+
+
+@pytest.mark.parametrize("engine", ["auto", "local"])
+def test_a_policy_is_run_where_the_engine_says(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    lake.make("readings", fragments=2)
+    record = relance.spark.run_policy(spark, the_policy(), root=lake.uri, engine=engine, kinds=[Kind.COMPACT])
+    assert record.engine.startswith("local")
+    assert record.state is RunState.DONE

@@ -1,0 +1,66 @@
+"""The file for spark-submit, run with spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+from tests.policy.lakes import POLICY, Lake
+
+import relance
+from relance.policy import history, runs
+from relance.policy.actions import Kind
+from relance.policy.records import RunState
+from relance.spark import submit
+
+PACKAGE = Path(relance.__file__).parent
+
+
+def test_a_policy_is_run_by_spark_submit(java: None, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    lake.make("readings", fragments=3)
+    (tmp_path / "policy.toml").write_text(POLICY)
+    command = [
+        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+        *(
+            "--master",
+            "local[2]",
+            "--conf",
+            "spark.ui.enabled=false",
+            "--conf",
+            f"spark.relance.root={lake.uri}",
+        ),
+        *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
+        str(PACKAGE / "spark" / "jobs.py"),
+        *("run", str(tmp_path / "policy.toml"), "--engine", "spark", "--only", "readings"),
+    ]
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(PACKAGE.parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["state"] == "done"
+    assert answer["engine"] == "spark: asked for"
+    (run,) = runs(lake.catalog)
+    assert (run.head.run, run.state) == (answer["run"], RunState.DONE)
+    kinds = {each.record.action.kind for each in history(lake.catalog, table=["readings"])}
+    assert kinds >= {Kind.DELETE_ROWS, Kind.COMPACT, Kind.CLEAN_UP}
+    assert lake.facts()["readings", ""].fragments == 1
+
+
+def test_arguments_are_understood() -> None:
+    parse = submit._parser().parse_args
+    given = parse(["run", "policy.toml", "--root", "r", "--only", "a", "--only", "b.c", "--wait", "5m"])
+    assert (given.action, given.policy, given.only, given.wait) == ("run", "policy.toml", ["a", "b.c"], "5m")
+    assert parse(["resume"]).run is None
+    assert parse(["plan", "policy.toml", "--save", "plan.json"]).save == "plan.json"
