@@ -22,6 +22,7 @@ from benchmarks import (
     manifest_s3,
     manifest_sustained,
     memory,
+    policy_plan,
     spark_connector,
     spark_tables,
 )
@@ -32,6 +33,7 @@ MODULES = (
     listing,
     lookups,
     memory,
+    policy_plan,
     lifecycle,
     manifest_local,
     manifest_sustained,
