@@ -16,7 +16,7 @@ from tests.policy.lakes import Lake, the_policy
 
 from relance.operations.directory import purge as purge_by_marker
 from relance.operations.rows import purge as purge_by_row
-from relance.policy import execution, pipeline, steps
+from relance.policy import execution, pipeline, plan_file, steps
 from relance.policy.past_runs import History
 
 
@@ -72,8 +72,8 @@ def with_points(points: Points, patch: Callable[[Any, str, Any], None]) -> None:
     patch(steps.StepsJob, "plan", plan)
     patch(History, "add_actions", points.around("actions in history", History.add_actions))
     patch(History, "add_run", points.around("run in history", History.add_run))
-    patch(pipeline, "begin", points.around("plan kept", pipeline.begin))
-    patch(execution, "end", points.around("plan forgotten", execution.end))
+    patch(pipeline, "begin", points.around("plan kept", plan_file.begin))
+    patch(execution, "end", points.around("plan forgotten", plan_file.end))
     for module in (purge_by_marker, purge_by_row):
         patch(module, "delete_directory", points.around("files deleted", module.delete_directory))
 

@@ -13,6 +13,7 @@ import pytest
 from tests.policy.lakes import Lake, the_policy
 from tests.servers import S3Server
 
+from relance.errors import KeyChangedError
 from relance.policy import LeaseHeldError, LeaseLostError, holder_of, run_policy, runs
 from relance.policy import lease as leases
 from relance.policy.lease import LEASE_KEY, held
@@ -117,7 +118,7 @@ def test_a_holder_whose_lease_was_taken_notices(empty: Lake) -> None:
             try:
                 empty.context.storage.replace(LEASE_KEY, other, expected=stored.version)
                 break
-            except leases.KeyChangedError:
+            except KeyChangedError:
                 stored = empty.context.storage.read(LEASE_KEY)
         time.sleep(2 * SHORT.total_seconds())
         with pytest.raises(LeaseLostError, match=r"thief \(run stolen\)"):

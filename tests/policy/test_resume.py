@@ -85,11 +85,12 @@ def test_a_run_that_is_stopped_at_every_third_point_and_resumed_ends_like_one_th
         assert _shown(outcomes(record)) == done, at
 
 
-def _stop_at(lake: Lake, at: int) -> None:
-    def stop() -> None:
-        raise _StoppedError
+def _stop() -> None:
+    raise _StoppedError
 
-    points = Points(at, stop)
+
+def _stop_at(lake: Lake, at: int) -> None:
+    points = Points(at, _stop)
     with pytest.MonkeyPatch.context() as patch:
         with_points(points, patch.setattr)
         with pytest.raises(_StoppedError):
@@ -120,8 +121,7 @@ def test_a_run_that_is_killed_before_its_plan_is_kept_did_nothing(model: Path, t
 def test_a_plan_is_run_once(lake: Lake) -> None:
     made = plan(lake.catalog, the_policy(), only=[["readings"]])
     with pytest.MonkeyPatch.context() as patch:
-        stop = Points(6, lambda: (_ for _ in ()).throw(_StoppedError()))  # type: ignore[arg-type]
-        with_points(stop, patch.setattr)
+        with_points(Points(6, _stop), patch.setattr)
         with pytest.raises(_StoppedError):
             run(lake.catalog, made)
     with pytest.raises(InvalidInputError, match="has begun already"):
