@@ -90,10 +90,14 @@ def evaluate(policy: Policy, facts: TableFacts, now: datetime) -> list[Action]:
     The same policy, facts and time give the same actions. Whatever depends on the time is in the settings
     as a moment, so that the actions mean the same when they are run later.
     """
+    return [each.action for each in decisions(policy, facts, now) if each.action is not None]
+
+
+def decisions(policy: Policy, facts: TableFacts, now: datetime) -> list[Decision]:
+    """Return what becomes of each part for a table, without a word about which rules match."""
     if facts.error is not None:
         return []
-    around = _Around(facts.table, _matching(policy, facts), now)
-    return [each.action for each in around.decisions(facts) if each.action is not None]
+    return list(_Around(facts.table, _matching(policy, facts), now).decisions(facts))
 
 
 def evaluate_root(policy: Policy, now: datetime) -> list[Action]:

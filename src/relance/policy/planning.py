@@ -22,7 +22,7 @@ from relance.namespace import DirectoryNamespace
 from relance.operations.places import table_id_of
 from relance.policy.actions import Action, Kind
 from relance.policy.codec import digest
-from relance.policy.evaluate import Refused, evaluate_root, explain
+from relance.policy.evaluate import Decision, decisions, evaluate_root
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.gather import added, gather
 from relance.policy.model import Policy
@@ -111,7 +111,10 @@ def plan(
         gathering.take(evaluate_root(policy, now), Seen())
     run = new_run(now)
     steps = _dry_runs(reference, choice, run, in_order(gathering.actions), progress)
-    steps += tuple(_refused(number, each) for number, each in enumerate(gathering.refused, len(steps)))
+    steps += tuple(
+        _refused(number, *each)
+        for number, each in enumerate(sorted(gathering.refused, key=_by_table), len(steps))
+    )
     over = _why_over(policy, steps)
     return RunPlan(
         run=run,
@@ -124,7 +127,7 @@ def plan(
         engine=choice.why,
         before=gathering.totals,
         steps=steps,
-        tables=tuple(gathering.tables),
+        tables=tuple(sorted(gathering.tables, key=lambda each: (each.table, each.deletion_id or ""))),
         ended_at=context.clock.now(),
         message=over or gathering.message,
     )
@@ -144,7 +147,7 @@ class _Gathering:
         self._kinds = kinds
         self.totals = Totals()
         self.actions: list[tuple[Action, Seen]] = []
-        self.refused: list[Refused] = []
+        self.refused: list[tuple[tuple[str, ...], Decision]] = []
         self.tables: list[TableFacts] = []
         self._unreadable: list[str] = []
 
@@ -152,17 +155,21 @@ class _Gathering:
         self.totals = added(self.totals, facts)
         if facts.error is not None:
             self._unreadable.append(".".join(facts.table))
-        explained = explain(self._policy, facts, self._now)
-        wanted = self.take(explained.actions, Seen(directory, facts.version))
-        refused = [each for each in explained.refused if self._kinds is None or each.kind in self._kinds]
-        self.refused += refused
+        decided = decisions(self._policy, facts, self._now)
+        actions = [each.action for each in decided if each.action is not None]
+        wanted = self.take(actions, Seen(directory, facts.version))
+        refused = [each for each in decided if each.refused and self._wants(each.kind)]
+        self.refused += [(facts.table, each) for each in refused]
         if wanted or refused or facts.state is TableState.DROPPED:
             self.tables.append(replace(facts, columns=()))
 
     def take(self, actions: Iterable[Action], seen: Seen) -> bool:
-        chosen = [each for each in actions if self._kinds is None or each.kind in self._kinds]
+        chosen = [each for each in actions if self._wants(each.kind)]
         self.actions += [(each, seen) for each in chosen]
         return bool(chosen)
+
+    def _wants(self, kind: Kind) -> bool:
+        return self._kinds is None or kind in self._kinds
 
     @property
     def message(self) -> str:
@@ -172,10 +179,14 @@ class _Gathering:
         return f"{len(names)} tables cannot be read: {', '.join(names[:_SHOWN])}{more}" if names else ""
 
 
-def _refused(number: int, refused: Refused) -> Step:
+def _by_table(refused: tuple[tuple[str, ...], Decision]) -> tuple[tuple[str, ...], Kind]:
+    return refused[0], refused[1].kind
+
+
+def _refused(number: int, table: tuple[str, ...], decision: Decision) -> Step:
     """Return the step for what a rule asks for and that cannot be done: it fails, and somebody looks."""
-    action = Action(refused.kind, refused.table, refused.rule, refused.why)
-    return Step(number, action, Outcome.FAILED, error=refused.why)
+    action = Action(decision.kind, table, decision.rule or "", decision.why)
+    return Step(number, action, Outcome.FAILED, error=decision.why)
 
 
 def _dry_runs(
