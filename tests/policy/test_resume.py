@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from tests.policy.conftest import copy_of
 from tests.policy.killed_run import Points, with_points
 from tests.policy.lakes import Lake, outcomes, the_policy
 
+from relance.clock import SystemClock
 from relance.errors import InvalidInputError, TransactionNotFoundError
-from relance.policy import plan, resume, run, run_policy, run_record, runs
+from relance.policy import pipeline, plan, resume, run, run_policy, run_record, runs
+from relance.policy.execution import Execution
 from relance.policy.plan_file import unfinished
 from relance.policy.records import Outcome, RunState
 
@@ -116,6 +120,32 @@ def test_a_run_that_is_killed_before_its_plan_is_kept_did_nothing(model: Path, t
     assert lake.state() == before
     with pytest.raises(TransactionNotFoundError, match="nothing to resume"):
         resume(lake.catalog)
+
+
+class _InPurge(Points):
+    """Stops where the files of a table are about to be deleted, and it is claimed."""
+
+    def reach(self, name: str) -> None:
+        if name == "before files deleted":
+            raise _StoppedError
+
+
+def test_a_purge_that_was_under_way_is_taken_over_when_its_claim_is_over(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(copy_of(model, tmp_path / "lake").uri, mode={"claim_lease": "10m"})
+    with pytest.MonkeyPatch.context() as patch:
+        with_points(_InPurge(0, _stop), patch.setattr)
+        with pytest.raises(_StoppedError):
+            run_policy(lake.catalog, the_policy(), engine="local")
+    slept: list[float] = []
+    now = SystemClock.now
+    monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + timedelta(seconds=sum(slept)))
+    monkeypatch.setattr(pipeline, "Execution", partial(Execution, sleep=slept.append))
+    record = resume(lake.catalog, engine="local")
+    assert record.state is RunState.DONE, record.message
+    assert 590 < sum(slept) < 620, "as long as the claim, and no longer"
+    assert [each.id for each in lake.catalog.list_dropped_tables()] == [("kept",)]
 
 
 def test_a_plan_is_run_once(lake: Lake) -> None:
