@@ -87,6 +87,7 @@ def test_three_hundred_tables_are_looked_at_in_windows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_WINDOW", 100)
+    monkeypatch.setattr(module, "_PER_TASK", 10)
     lance.write_dataset(rows_of_days(), tmp_path / "model")
     root = tmp_path / "lake"
     root.mkdir()

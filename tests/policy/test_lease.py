@@ -14,7 +14,7 @@ from tests.policy.lakes import Lake, the_policy
 from tests.servers import S3Server
 
 from relance.errors import KeyChangedError
-from relance.policy import LeaseHeldError, LeaseLostError, holder_of, run_policy, runs
+from relance.policy import LeaseHeldError, LeaseLostError, run_policy, runs, who_runs
 from relance.policy import lease as leases
 from relance.policy.lease import LEASE_KEY, held
 from relance.policy.records import RunState
@@ -58,14 +58,14 @@ def test_a_second_process_refuses_with_who_holds_the_lake_and_a_third_waits(lake
         with pytest.raises(LeaseHeldError, match=r"somebody@elsewhere .*the-other-run"):
             run_policy(lake.catalog, the_policy())
         assert lake.state() == before
-        found = holder_of(lake.context)
+        found = who_runs(lake.catalog)
         assert found is not None
         assert found.run == "the-other-run"
         record = run_policy(lake.catalog, the_policy(), wait=timedelta(seconds=30))
         assert record.state is RunState.DONE
     finally:
         process.wait(30)
-    assert holder_of(lake.context) is None
+    assert who_runs(lake.catalog) is None
     assert len(runs(lake.catalog)) == 1
 
 
@@ -75,7 +75,7 @@ def test_the_lease_of_a_process_that_was_killed_is_taken_over_at_once(empty: Lak
     process.wait(30)
     assert b"somebody@elsewhere" in empty.context.storage.read(LEASE_KEY).body
     with held(empty.context, "mine", "me"):
-        found = holder_of(empty.context)
+        found = who_runs(empty.catalog)
         assert found is not None
         assert found.run == "mine"
 
@@ -105,7 +105,7 @@ def test_a_lease_is_renewed_while_its_holder_lives(empty: Lake) -> None:
         time.sleep(3 * SHORT.total_seconds())
         assert empty.context.storage.read(LEASE_KEY).version != first.version
         lease.check()
-        found = holder_of(empty.context)
+        found = who_runs(empty.catalog)
         assert found is not None
         assert found.until > datetime.now(UTC)
 

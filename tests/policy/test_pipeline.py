@@ -199,6 +199,20 @@ def test_progress_is_told(lake: Lake) -> None:
         assert last.done == last.total
 
 
+def test_each_dropped_generation_of_a_name_is_purged_by_itself(lake: Lake) -> None:
+    for name in ("first", "second"):
+        lake.make("prod", name)
+    due = lake.drop_long_ago("prod", "first")
+    lake.catalog.rename_table({"id": ["prod", "second"], "new_table_name": "first"})
+    lake.catalog.drop_table({"id": ["prod", "first"], "context": {"ttl_ms": "30d"}})
+    record = run_policy(lake.catalog, the_policy(), only=[["prod", "first"]])
+    assert _keys(record, Outcome.DONE) == {(Kind.PURGE, ("prod", "first"), due)}
+    (left,) = (each for each in lake.catalog.list_dropped_tables() if each.id == ("prod", "first"))
+    assert left.deletion_id != due
+    lake.catalog.undrop_table(["prod", "first"])
+    assert lake.dataset("prod", "first").count_rows() == 40
+
+
 def test_the_history_is_no_table_and_no_orphan(lake: Lake) -> None:
     run_policy(lake.catalog, the_policy())
     level = lake.context.storage.list_level(".relance-policy")

@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relance.policy.lease import LeaseHeldError, LeaseLostError, holder_of
+    from relance.policy.lease import LeaseHeldError, LeaseLostError
     from relance.policy.parse import parse_policy
     from relance.policy.past_runs import history, run_record, runs
-    from relance.policy.pipeline import resume, run, run_policy
+    from relance.policy.pipeline import resume, run, run_policy, who_runs
     from relance.policy.plan_file import load_plan, save_plan
     from relance.policy.planning import RunPlan, plan
 
@@ -18,7 +18,6 @@ _HOMES = {
     "LeaseLostError": "lease",
     "RunPlan": "planning",
     "history": "past_runs",
-    "holder_of": "lease",
     "load_plan": "plan_file",
     "parse_policy": "parse",
     "plan": "planning",
@@ -28,6 +27,7 @@ _HOMES = {
     "run_record": "past_runs",
     "runs": "past_runs",
     "save_plan": "plan_file",
+    "who_runs": "pipeline",
 }
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "LeaseLostError",
     "RunPlan",
     "history",
-    "holder_of",
     "load_plan",
     "parse_policy",
     "plan",
@@ -45,6 +44,7 @@ __all__ = [
     "run_record",
     "runs",
     "save_plan",
+    "who_runs",
 ]
 
 

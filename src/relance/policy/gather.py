@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import lance
 from lance_namespace import ListTablesRequest
@@ -30,11 +32,17 @@ from relance.policy.facts import TableFacts, TableState
 from relance.policy.records import Totals
 from relance.resolution import Found, find_table, locate
 
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
 _PER_TASK = 50
 """Tables that one task looks at: their rows of the manifest come in one read."""
 
 _WINDOW = 2_000
-"""Tables that are out at a time: what a runner has done it keeps until all of it is done."""
+"""Tables that are out at a time, more with many slots: what a runner has done it keeps until all is done."""
+
+_AT_ONCE = 16
+"""Tables of a task that are looked at together where each look waits for the store."""
 
 _SECONDS_PER_TABLE = 0.01
 
@@ -69,7 +77,7 @@ class Look:
     def run(self, context: Context) -> list[Gathered]:
         """Look at each; what cannot be read is told, and what is gone by now is left out."""
         live = _look_at_live(context, [TableId(each[:-1], each[-1]) for each in self.tables])
-        return [*live, *(_look_at_dropped(context, each) for each in self.dropped)]
+        return [*live, *_each(context, partial(_look_at_dropped, context), self.dropped)]
 
 
 def gather(
@@ -87,8 +95,9 @@ def gather(
     tasks, total = _tasks(context, only or (lambda table: True))
     seen = Progress("look at", 0, total, 0)
     _tell(progress, seen)
-    for start in range(0, len(tasks), _WINDOW // _PER_TASK):
-        window = tasks[start : start + _WINDOW // _PER_TASK]
+    size = max(_WINDOW // _PER_TASK, 4 * runner.slots)
+    for start in range(0, len(tasks), size):
+        window = tasks[start : start + size]
         slices = slices_of(window, slots=runner.slots)
         for done in runner.run(catalog, slices, what=f"look at {total} tables"):
             found = _lost(window[done.number], done.error) if done.error is not None else done.value
@@ -139,8 +148,16 @@ def _look_at_live(context: Context, tables: Sequence[TableId]) -> list[Gathered]
     snapshot = None if context.manifest is None or not tables else context.manifest.latest()
     if snapshot is not None:
         snapshot.get([str(each) for each in tables])  # a snapshot keeps what it found
-    looked = (_look_at(context, snapshot, each) for each in tables)
+    looked = _each(context, partial(_look_at, context, snapshot), tables)
     return [each for each in looked if each is not None]
+
+
+def _each(context: Context, look: Callable[[_T], _R], wanted: Sequence[_T]) -> list[_R]:
+    """Return what a look at each gives; on a store with latency many are under way at once."""
+    if context.storage.cheap_lookups:
+        return [look(each) for each in wanted]
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="relance look") as pool:
+        return list(pool.map(look, wanted))
 
 
 def _look_at(context: Context, snapshot: Snapshot | None, table_id: TableId) -> Gathered | None:

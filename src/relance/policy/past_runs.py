@@ -13,7 +13,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from relance.errors import InvalidTableStateError, TableNotFoundError
+from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
 from relance.identifiers import DELIMITER
 from relance.lance_errors import lance_errors, open_at
 from relance.locations import POLICY_DIRECTORY
@@ -124,7 +124,17 @@ class History:
         if not rows:
             return
         data = pa.Table.from_pylist([{**dict.fromkeys(SCHEMA.names), **row} for row in rows], SCHEMA)
-        mode = "create" if self._open() is None else "append"
+        if self._open() is None:
+            try:
+                self._write(data, "create")
+                return
+            except RelanceError:
+                if self._open() is None:
+                    raise
+                # A run that was refused needs no lease, and was faster.
+        self._write(data, "append")
+
+    def _write(self, data: pa.Table, mode: str) -> None:
         with lance_errors(_WHAT, self._options):
             lance.write_dataset(data, self._uri, mode=mode, storage_options=dict(self._options) or None)
 

@@ -14,7 +14,7 @@ from relance.operations.context import Context
 from relance.policy.actions import Kind
 from relance.policy.execution import Execution, moved_tables
 from relance.policy.history_rows import RunHead
-from relance.policy.lease import held
+from relance.policy.lease import Holder, held, holder_of
 from relance.policy.model import Policy
 from relance.policy.past_runs import History
 from relance.policy.plan_file import begin, begun, end, require_root
@@ -129,6 +129,11 @@ def resume(
             return kept
         choice = _choice(made, engine, spark)
         return Execution(context, reference, made, choice, lease, progress, resumed=True).run()
+
+
+def who_runs(catalog: DirectoryNamespace | CatalogRef) -> Holder | None:
+    """Return who runs a policy over a lake now; None when nobody does."""
+    return holder_of(open_catalog(ref_of(catalog)))
 
 
 def _choice(made: RunPlan, engine: Engine | str, spark: Runner | None) -> Choice:
