@@ -122,6 +122,18 @@ def test_a_run_that_is_killed_before_its_plan_is_kept_did_nothing(model: Path, t
         resume(lake.catalog)
 
 
+def test_a_run_on_s3_that_is_stopped_and_resumed_comes_to_its_end(s3_lake: Lake) -> None:
+    _stop_at(s3_lake, 22)
+    (run_name,) = unfinished(s3_lake.context)
+    record = resume(s3_lake.catalog, engine="local")
+    assert (record.run, record.state) == (run_name, RunState.DONE)
+    assert Outcome.PLANNED not in outcomes(record).values()
+    assert unfinished(s3_lake.context) == []
+    found = s3_lake.facts()
+    assert (found["readings", ""].fragments, found["readings", ""].deleted_rows) == (1, 0)
+    assert run_record(s3_lake.catalog) == record
+
+
 class _InPurge(Points):
     """Stops where the files of a table are about to be deleted, and it is claimed."""
 
