@@ -12,7 +12,7 @@ from relance.errors import InvalidTableStateError
 from relance.policy import history, plan, run, run_policy, run_record, runs
 from relance.policy import past_runs as module
 from relance.policy.actions import Action, Kind
-from relance.policy.codec import from_json, to_json
+from relance.policy.codec import decode, encode
 from relance.policy.history_rows import RunHead
 from relance.policy.past_runs import HISTORY_DIRECTORY, History
 from relance.policy.planning import policy_hash
@@ -110,5 +110,5 @@ def test_a_history_of_another_release_is_left_alone(lake: Lake) -> None:
 
 def test_a_record_survives_json(lake: Lake) -> None:
     record = run_policy(lake.catalog, the_policy())
-    assert from_json(RunRecord, to_json(record)) == record
+    assert decode(RunRecord, encode(record), "record") == record
     assert record.state is RunState.DONE

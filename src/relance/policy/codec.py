@@ -1,100 +1,138 @@
-"""The values of a run as JSON, and back: for saved plans, the journal and the history. Pure."""
+"""The values of a run as JSON, and back: for saved plans, the history and reports. Pure.
+
+The form follows the fields of the values, so that none can be forgotten. A reader skips fields that it does
+not know, and takes the default of those that are not there. Moments are ISO 8601 in UTC, durations whole
+microseconds.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from datetime import datetime, timedelta
-from enum import Enum
-from types import UnionType
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from relance.errors import InvalidInputError
 
-_T = TypeVar("_T")
+_MICROSECOND = timedelta(microseconds=1)
+_Value = TypeVar("_Value")
 
-_hints: dict[type, dict[str, Any]] = {}
 
-
-def to_json(value: Any) -> Any:
-    """Return a value as JSON holds it; fields that have their default are left out."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            each.name: to_json(found)
-            for each in fields(value)
-            if each.default != (found := getattr(value, each.name))
-        }
-    if isinstance(value, Enum):
+def encode(value: Any) -> Any:
+    """Return a value as JSON holds it; `decode` gives an equal one back."""
+    if is_dataclass(value):
+        return {each.name: encode(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, datetime):
-        return value.isoformat()
+        return value.astimezone(UTC).isoformat()
     if isinstance(value, timedelta):
-        return value / timedelta(microseconds=1)
+        return value // _MICROSECOND
     if isinstance(value, Mapping):
-        return {str(key): to_json(each) for key, each in value.items()}
+        return {key: encode(value[key]) for key in sorted(value)}
     if isinstance(value, tuple | list):
-        return [to_json(each) for each in value]
+        return [encode(each) for each in value]
     return value
 
 
-def from_json(kind: type[_T], value: Any) -> _T:
-    """Return the value of a type that JSON holds.
+def decode(kind: type[_Value], value: Any, path: str) -> _Value:
+    """Return the value of a type that JSON holds; `path` is what messages call it.
 
     Raises:
         InvalidInputError: it is not one of these.
     """
-    try:
-        found: _T = _from(kind, value)
-    except (TypeError, ValueError, KeyError, AttributeError) as cause:
-        raise InvalidInputError(f"this is no {kind.__name__}: {cause}") from cause
+    found = _decode(kind, value, path)
+    assert isinstance(found, kind)  # by now it is one
     return found
 
 
-def _from(kind: Any, value: Any) -> Any:
-    origin = get_origin(kind)
-    if origin in (Union, UnionType):
-        return _from_union(get_args(kind), value)
+def _decode(wanted: Any, value: Any, path: str) -> Any:
+    """Return the value as the type that a field wants; `path` is where in the document it is."""
+    origin = get_origin(wanted)
+    if origin in (Union, types.UnionType):
+        return _decode_union(get_args(wanted), value, path)
     if origin is tuple:
-        return _from_tuple(get_args(kind), value)
-    if origin is not None:  # a mapping of settings
-        if not isinstance(value, dict):
-            raise TypeError(f"{value!r} is no mapping")
-        return dict(value)
-    if is_dataclass(kind):
-        hints = _hints_of(kind)  # type: ignore[arg-type]  # a class: values were asked for by type
-        return kind(**{name: _from(hints[name], each) for name, each in value.items()})  # type: ignore[operator]
-    if kind is datetime:
-        return datetime.fromisoformat(value)
-    if kind is timedelta:
-        return timedelta(microseconds=value)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        return _decode_tuple(get_args(wanted), value, path)
+    if origin is not None:
+        given = _expect(dict, value, path)
+        inner = get_args(wanted)[1]
+        return {key: _decode(inner, each, f"{path}.{key}") for key, each in given.items()}
+    if is_dataclass(wanted):
+        return _decode_fields(wanted, _expect(dict, value, path), path)
+    if wanted is timedelta:
+        return _converted(lambda: timedelta(microseconds=_expect(int, value, path)), value, path)
+    if wanted is datetime:
+        return _converted(lambda: _moment(_expect(str, value, path)), value, path)
+    if isinstance(wanted, type) and issubclass(wanted, StrEnum):
+        return _converted(lambda: wanted(_expect(str, value, path)), value, path)
+    return _expect(wanted, value, path)
+
+
+def _decode_union(choices: tuple[Any, ...], value: Any, path: str) -> Any:
+    if value is None and types.NoneType in choices:
+        return None
+    others = [each for each in choices if each is not types.NoneType]
+    if len(others) == 1:
+        return _decode(others[0], value, path)
+    if type(value) not in others:
+        raise _unusable(value, path)
     return value
 
 
-def _from_union(kinds: tuple[Any, ...], value: Any) -> Any:
-    if value is None and type(None) in kinds:
-        return None
-    (kind,) = (each for each in kinds if each is not type(None))
-    return _from(kind, value)
+def _decode_tuple(inner: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
+    given = _expect(list, value, path)
+    kinds = [inner[0]] * len(given) if inner[-1] is ... else list(inner)
+    if len(kinds) != len(given):
+        raise _unusable(value, path)
+    return tuple(
+        _decode(kind, each, f"{path}[{at}]") for at, (kind, each) in enumerate(zip(kinds, given, strict=True))
+    )
 
 
-def _from_tuple(kinds: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
-        return tuple(_from(kinds[0], each) for each in value)
-    return tuple(_from(kind, each) for kind, each in zip(kinds, value, strict=True))
+def _decode_fields(wanted: Any, given: Mapping[str, Any], path: str) -> Any:
+    known = {}
+    for each, hint in _shape(wanted):
+        if each.name in given:
+            known[each.name] = _decode(hint, given[each.name], f"{path}.{each.name}")
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise InvalidInputError(f"{path}.{each.name} is missing: give what relance saved")
+    return wanted(**known)
 
 
-def _hints_of(kind: type) -> dict[str, Any]:
-    if kind not in _hints:
-        _hints[kind] = get_type_hints(kind)
-    return _hints[kind]
+@cache
+def _shape(wanted: Any) -> tuple[tuple[Field[Any], Any], ...]:
+    hints = get_type_hints(wanted)
+    return tuple((each, hints[each.name]) for each in fields(wanted))
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("without a time zone")
+    return moment.astimezone(UTC)
+
+
+def _converted(convert: Callable[[], _Value], value: Any, path: str) -> _Value:
+    try:
+        return convert()
+    except (ValueError, OverflowError) as error:
+        raise _unusable(value, path) from error
+
+
+def _expect(kind: type[_Value], value: Any, path: str) -> _Value:
+    # JSON keeps 1 and true apart; Python's isinstance does not.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise _unusable(value, path)
+    return value
+
+
+def _unusable(value: Any, path: str) -> InvalidInputError:
+    return InvalidInputError(f"{path} is {str(value)[:80]!r}, which cannot be read: give what relance saved")
 
 
 def dumps(value: Any) -> str:

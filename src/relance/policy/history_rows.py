@@ -13,7 +13,7 @@ import pyarrow as pa
 from relance.identifiers import DELIMITER
 from relance.maintenance.work import Effect, Estimate, Figures
 from relance.policy.actions import Action, Kind
-from relance.policy.codec import dumps, from_json, to_json
+from relance.policy.codec import decode, dumps, encode
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
 
 FORMAT = "1"
@@ -193,14 +193,14 @@ def past_run(row: Mapping[str, Any], actions: Mapping[int, ActionRecord], *, roo
         engine=entry.head.engine,
         started_at=entry.started_at,
         ended_at=entry.ended_at,
-        before=from_json(Totals, detail.get("before", {})),
-        after=from_json(Totals, detail["after"]) if detail.get("after") is not None else None,
+        before=decode(Totals, detail.get("before", {}), "before"),
+        after=decode(Totals, detail["after"], "after") if detail.get("after") is not None else None,
         actions=tuple(actions[number] for number in sorted(actions)),
-        changes=tuple(from_json(TableChange, each) for each in detail.get("changes", ())),
+        changes=tuple(decode(TableChange, each, "changes") for each in detail.get("changes", ())),
         message=entry.message,
     )
 
 
 def _detail(record: RunRecord) -> str:
-    after = None if record.after is None else to_json(record.after)
-    return dumps({"before": to_json(record.before), "after": after, "changes": to_json(record.changes)})
+    after = None if record.after is None else encode(record.after)
+    return dumps({"before": encode(record.before), "after": after, "changes": encode(record.changes)})

@@ -16,7 +16,7 @@ from relance.errors import (
 from relance.lifecycle.marker_store import new_nonce
 from relance.locations import POLICY_DIRECTORY, parse_root
 from relance.operations.context import Context
-from relance.policy.codec import digest, dumps, from_json, to_json
+from relance.policy.codec import decode, digest, dumps, encode
 from relance.policy.planning import RunPlan
 from relance.storage.readback import create_once
 
@@ -30,7 +30,7 @@ _ABANDONED = timedelta(days=30)
 
 def encode_plan(plan: RunPlan, *, begun: str = "") -> bytes:
     """Return a plan as the bytes of a file; `begun` tells one beginning of its run from another."""
-    body = dumps(to_json(plan))
+    body = dumps(encode(plan))
     head = f'"relance_plan":{FORMAT},"begun":"{begun}","hash":"{digest(body)}"'
     return f'{{{head},"plan":{body}}}\n'.encode()
 
@@ -53,7 +53,7 @@ def decode_plan(data: bytes, *, what: str) -> RunPlan:
         )
     if digest(dumps(found.get("plan"))) != found.get("hash"):
         raise InvalidInputError(f"{what} was changed since it was saved: plan again")
-    return from_json(RunPlan, found["plan"])
+    return decode(RunPlan, found["plan"], "plan")
 
 
 def save_plan(plan: RunPlan, file: str | os.PathLike[str]) -> None:
