@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance.namespace import DirectoryNamespace as NativeNamespace
+from lance_namespace import ListTablesRequest
 from tests.catalog.helpers import ipc
 from tests.policy.lakes import OLD_ROWS, POLICY, Lake, outcomes, the_policy
 
@@ -164,6 +166,14 @@ def test_a_run_at_a_limit_is_done(lake: Lake) -> None:
     assert run_policy(lake.catalog, policy).state is RunState.DONE
 
 
+def test_protection_without_a_manifest_fails_in_the_dry_run(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"), mode={"manifest_enabled": "false"})
+    lake.make("readings")
+    made = plan(lake.catalog, the_policy("[defaults]\nprotect = true"))
+    assert [each.outcome for each in made.steps] == [Outcome.FAILED]
+    assert "manifest_enabled=true" in (made.steps[0].error or "")
+
+
 def test_an_unreadable_table_is_told_and_stops_nothing(lake: Lake) -> None:
     lake.make("broken")
     for file in Path(lake.location("broken"), "_versions").iterdir():
@@ -219,6 +229,8 @@ def test_the_history_is_no_table_and_no_orphan(lake: Lake) -> None:
     assert level.directories == ("history",)
     assert "lease" in {each.key.rpartition("/")[2] for each in level.files}
     assert set(lake.catalog.list_tables({"id": []}).tables) == {"later", "readings"}
+    native = NativeNamespace(root=lake.uri).list_tables(ListTablesRequest(id=[]))
+    assert set(native.tables) == {"kept", "later", "readings"}, "it knows no markers"
     assert lake.catalog.scrub() == []
     made = plan(lake.catalog, the_policy(), kinds=[Kind.REMOVE_ORPHANS])
     assert [each.outcome for each in made.steps] == [Outcome.NOTHING]

@@ -16,7 +16,8 @@ from tests.policy.lakes import Lake, outcomes, the_policy
 
 from relance.clock import SystemClock
 from relance.errors import InvalidInputError, TransactionNotFoundError
-from relance.policy import pipeline, plan, resume, run, run_policy, run_record, runs
+from relance.policy import history, pipeline, plan, resume, run, run_policy, run_record, runs
+from relance.policy.actions import Kind
 from relance.policy.execution import Execution
 from relance.policy.plan_file import unfinished
 from relance.policy.records import Outcome, RunState
@@ -158,6 +159,17 @@ def test_a_purge_that_was_under_way_is_taken_over_when_its_claim_is_over(
     assert record.state is RunState.DONE, record.message
     assert 590 < sum(slept) < 620, "as long as the claim, and no longer"
     assert [each.id for each in lake.catalog.list_dropped_tables()] == [("kept",)]
+
+
+def test_the_history_names_who_began_a_run_and_who_resumed_it(lake: Lake) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        with_points(Points(16, _stop), patch.setattr)
+        with pytest.raises(_StoppedError):
+            run_policy(lake.catalog, the_policy(), actor="ann", engine="local")
+    record = resume(lake.catalog, actor="ben", engine="local")
+    assert record.actor == "ann, resumed by ben"
+    assert {each.head.actor for each in history(lake.catalog)} == {"ann", "ann, resumed by ben"}
+    assert history(lake.catalog, kind=Kind.PURGE)[0].head.actor == "ann, resumed by ben"
 
 
 def test_a_plan_is_run_once(lake: Lake) -> None:

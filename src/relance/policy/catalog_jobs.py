@@ -13,6 +13,7 @@ from relance.operations.context import Context
 from relance.operations.drop_ttl import own_ttl, set_drop_ttl
 from relance.operations.places import place_of, table_id_of, visible_table
 from relance.operations.registration import set_protection
+from relance.operations.rows.lookups import require_manifest
 from relance.operations.table.opening import reading
 
 
@@ -31,7 +32,9 @@ class SetProtection:
 
         Raises:
             TableNotFoundError: there is no such table.
+            UnsupportedOperationError: the catalog has no manifest.
         """
+        require_manifest(context, to_do="protection")
         table_id = table_id_of(context, table)
         visible_table(context, table_id)
         entry = place_of(context, table_id).entry

@@ -75,13 +75,15 @@ def run(
     *,
     engine: Engine | str = Engine.AUTO,
     spark: Runner | None = None,
+    actor: str | None = None,
     wait: timedelta | None = None,
     progress: Report | None = None,
 ) -> RunRecord:
     """Do exactly what a plan says, which may have been saved; a plan can be run once.
 
-    If a table moved since in a way that matters, nothing is done and the record says why: the table was
-    dropped, renamed or replaced, or rows that a delete is planned over were changed.
+    The run is that of who runs it, not of who made the plan: `actor`, or user@host. If a table moved since
+    in a way that matters, nothing is done and the record says why: the table was dropped, renamed or
+    replaced, or rows that a delete is planned over were changed.
 
     Raises:
         LeaseHeldError: another run is under way; the text says whose.
@@ -91,6 +93,7 @@ def run(
     reference = ref_of(catalog)
     context = open_catalog(reference)
     require_root(made, context.root.uri)
+    made = replace(made, actor=actor or this_actor())
     if made.state is RunState.REFUSED:
         return _refuse(context, made, made.message)
     with held(context, made.run, made.actor, wait=wait) as lease:
@@ -107,12 +110,14 @@ def resume(
     *,
     engine: Engine | str = Engine.AUTO,
     spark: Runner | None = None,
+    actor: str | None = None,
     wait: timedelta | None = None,
     progress: Report | None = None,
 ) -> RunRecord:
     """Bring a run to its end whose process was stopped: the one that is named, or the newest such.
 
-    What it had done stays done, and the end is the same as if it had never been stopped.
+    What it had done stays done, and the end is the same as if it had never been stopped. The history names
+    both who began it and who resumed it: `actor`, or user@host.
 
     Raises:
         TransactionNotFoundError: there is no such run.
@@ -120,9 +125,11 @@ def resume(
     """
     reference = ref_of(catalog)
     context = open_catalog(reference)
-    made = begun(context, name)
-    with held(context, made.run, made.actor, wait=wait) as lease:
+    made, who = begun(context, name), actor or this_actor()
+    with held(context, made.run, who, wait=wait) as lease:
         made = begun(context, made.run)  # it may have ended while it was waited for
+        if who != made.actor:
+            made = replace(made, actor=f"{made.actor}, resumed by {who}")
         kept = History(context).record(made.run, root=context.root.uri)
         if kept is not None and kept.state is not RunState.RUNNING:
             end(context, made.run, now=context.clock.now())  # stopped just before this
