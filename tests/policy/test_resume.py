@@ -16,7 +16,7 @@ from tests.policy.lakes import Lake, outcomes, the_policy
 
 from relance.clock import SystemClock
 from relance.errors import InvalidInputError, TransactionNotFoundError
-from relance.policy import history, pipeline, plan, resume, run, run_policy, run_record, runs
+from relance.policy import history, pipeline, plan, resume, run, run_policy, run_record, runs, steps
 from relance.policy.actions import Kind
 from relance.policy.execution import Execution
 from relance.policy.plan_file import unfinished
@@ -121,6 +121,48 @@ def test_a_run_that_is_killed_before_its_plan_is_kept_did_nothing(model: Path, t
     assert lake.state() == before
     with pytest.raises(TransactionNotFoundError, match="nothing to resume"):
         resume(lake.catalog)
+
+
+def test_a_run_of_many_small_parts_ends_the_same(
+    model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, done, _ = undisturbed
+    monkeypatch.setattr(steps, "TOGETHER", 1)  # two tables of a kind are two parts
+    for at in (14, 26, 30):
+        lake = copy_of(model, tmp_path / f"lake{at}")
+        _stop_at(lake, at)
+        record = resume(lake.catalog, engine="local")
+        assert lake.state() == state, at
+        assert _shown(outcomes(record)) == done, at
+        kept = history(lake.catalog)
+        assert len({each.number for each in kept}) == len(kept) == len(record.actions)
+
+
+def test_a_failure_before_the_stop_keeps_from_the_rest_of_its_table_after_it(
+    model: Path, tmp_path: Path
+) -> None:
+    lake = copy_of(model, tmp_path / "lake")
+    next(Path(lake.location("readings"), "data").iterdir()).write_bytes(b"damaged")
+    made = plan(lake.catalog, the_policy(), kinds=[Kind.COMPACT, Kind.CLEAN_UP, Kind.DROP_TTL])
+    assert {each.outcome for each in made.steps} == {Outcome.PLANNED}
+    with pytest.MonkeyPatch.context() as patch:
+        # What the plan decided, the TTLs, and then the compaction.
+        with_points(_AfterWrites(3, _stop), patch.setattr)
+        with pytest.raises(_StoppedError):
+            run(lake.catalog, made, engine="local")
+    found = _shown(outcomes(resume(lake.catalog, engine="local")))
+    assert found[Kind.COMPACT, ("readings",)] is Outcome.FAILED
+    assert found[Kind.CLEAN_UP, ("readings",)] is Outcome.SKIPPED
+    assert found[Kind.CLEAN_UP, ("prod", "orders")] is Outcome.DONE
+
+
+class _AfterWrites(Points):
+    """Stops when so many parts of the run are in the history."""
+
+    def reach(self, name: str) -> None:
+        self.seen += name == "after actions in history"
+        if self.seen == self.at:
+            raise _StoppedError
 
 
 def test_a_run_on_s3_that_is_stopped_and_resumed_comes_to_its_end(s3_lake: Lake) -> None:

@@ -61,9 +61,10 @@ class Execution:
             history.add_run(head, self._record(RunState.RUNNING))
         self._take_over_plan(history, head)
         in_doubt = self.resumed
-        for chunk in chunks_of(self.plan.steps):
-            if all(each.number in self._records for each in chunk):
-                self._note(chunk)
+        self._note([each for each in self.plan.steps if each.outcome is Outcome.PLANNED])
+        for whole in chunks_of(self.plan.steps):
+            chunk = [each for each in whole if each.number not in self._records]
+            if not chunk:
                 continue
             self.lease.check()
             done = self._done(chunk, in_doubt=in_doubt)
@@ -90,8 +91,10 @@ class Execution:
         self._records |= done
 
     def _note(self, steps: Sequence[Step]) -> None:
+        """Remember what failed, among the steps of which something is known."""
         for each in steps:
-            if self._records[each.number].outcome is Outcome.FAILED:
+            known = self._records.get(each.number)
+            if known is not None and known.outcome is Outcome.FAILED:
                 self._failed.setdefault(each.subject, each.action.kind)
 
     def _done(self, chunk: Sequence[Step], *, in_doubt: bool) -> dict[int, ActionRecord]:
