@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,11 +123,13 @@ class TestRuns:
     def test_an_unknown_outcome_and_a_surprise_are_reported_and_not_tried_again(
         self, catalog: CatalogRef, giant_seconds: float
     ) -> None:
-        job = Adding(surprising=frozenset({("t4",)}), failures={("t5",): [OutcomeUnknownError("lost")]})
+        failures = {("t5",): [OutcomeUnknownError("lost")], ("t6",): [KeyError("at the commit")]}
+        job = Adding(surprising=frozenset({("t4",)}), failures=failures)
         found = self._run(catalog, job, giant_seconds)
         assert "ZeroDivisionError: a surprise" in str(found["t4"].error)
         assert (found["t5"].attempts, type(found["t5"].error)) == (1, OutcomeUnknownError)
-        assert sum(each.changed for each in found.values()) == 8
+        assert "KeyError: 'at the commit'" in str(found["t6"].error)
+        assert sum(each.changed for each in found.values()) == 7
 
     def test_a_dry_run_plans_and_does_nothing(self, catalog: CatalogRef, giant_seconds: float) -> None:
         job = Adding(failures={each: [ConcurrentModificationError("t")] for each in TABLES})
@@ -174,6 +177,44 @@ def test_slices_hold_every_task_once_and_small_ones_share() -> None:
     heavy = slices_of([Step(0, 0.01), Step(1, 30.0), Step(2, 0.01), Step(3, 30.0)], slots=2)
     assert [len(each.tasks) for each in heavy] == [1, 1, 1, 1]
     assert slices_of([], slots=2) == []
+
+
+def test_a_giant_table_that_is_small_when_planned_again_is_done_too(catalog: CatalogRef) -> None:
+    class Shrinking(Adding):
+        def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan:
+            is_first = table not in self.failures
+            return Plan(tuple(Step(each) for each in range(3 * is_first)), self, table)
+
+    runner = ThreadRunner(2)
+    job = Shrinking()
+
+    def fail_once() -> None:
+        job.failures.update({each: [ConcurrentModificationError("t")] for each in TABLES[:2]})
+
+    run = Run(job, catalog, runner, runner, giant_seconds=0.0)
+    run.progress = lambda seen: fail_once() if seen.all_tasks and not job.failures else None
+    found = _by_table(list(run.results(TABLES[:2])))
+    assert {name: (each.attempts, each.changed) for name, each in found.items()} == {
+        "t0": (2, True),
+        "t1": (2, True),
+    }
+
+
+def test_what_a_run_has_yielded_it_forgets(catalog: CatalogRef) -> None:
+    class Answer:
+        weight = 6.0
+
+        def run(self, context: Context) -> Answer:
+            return Answer()
+
+    answers: weakref.WeakSet[Answer] = weakref.WeakSet()
+    most = 0
+    runner = ThreadRunner(1)
+    slices = slices_of([Answer() for _ in range(50)], slots=1)
+    for done in runner.run(catalog, slices, what="answers"):
+        answers.add(done.value)
+        most = max(most, len(answers))
+    assert most < 5
 
 
 def test_giant_tables_take_turns(catalog: CatalogRef) -> None:

@@ -18,7 +18,7 @@ from relance.errors import (
     ServiceUnavailableError,
     ThrottlingError,
 )
-from relance.maintenance.runner import Done, Runner, open_catalog, slices_of
+from relance.maintenance.runner import Done, Runner, open_catalog, slices_of, surprise
 from relance.maintenance.work import (
     CatalogRef,
     Discardable,
@@ -239,7 +239,8 @@ class Run:
         """Run the tasks of all giant tables, a few of each in turn, and yield each table that is through."""
         order: list[tuple[_Big, int]] = []
         for big in giants:
-            if big.plan is None or big.error is not None:
+            # Planned again, a table may have become a small one.
+            if big.plan is None or big.error is not None or not big.plan.tasks:
                 yield big
         waiting = [(big, len(big.plan.tasks)) for big in giants if big.plan is not None and not big.error]
         for number in range(max((count for _, count in waiting), default=0)):
@@ -273,15 +274,20 @@ class Run:
             if big.attempt < ATTEMPTS and worth_retrying(error):
                 return None
             return self._result(big, Result(self.job.name, big.table, error=error))
+        except Exception as error:  # noqa: BLE001  # one table's surprise must not fail the others
+            return self._result(big, Result(self.job.name, big.table, error=surprise(error)))
         return self._result(big, Result(self.job.name, big.table, effect=effect))
 
     def _plan_again(self, big: _Big) -> _Big:
         back_off(big.attempt)
-        plan, error = None, None
+        plan: TablePlan | None = None
+        error: RelanceError | None = None
         try:
             plan = self.job.plan(open_catalog(self.catalog), big.table)
         except RelanceError as failure:
             error = failure
+        except Exception as failure:  # noqa: BLE001  # as above
+            error = surprise(failure)
         return _Big(big.table, plan, big.started, big.attempt + 1, done=big.done, error=error)
 
     def _result(self, big: _Big, result: Result) -> Result:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,13 +60,19 @@ class ThreadRunner:
 
     def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
         with ThreadPoolExecutor(self.slots, thread_name_prefix=f"relance {what}") as pool:
-            running = [pool.submit(run_slice, catalog, each) for each in slices]
-            try:
-                for future in as_completed(running):
-                    yield from future.result()
-            finally:
-                for future in running:
-                    future.cancel()
+            yield from as_they_come(pool.submit(run_slice, catalog, each) for each in slices)
+
+
+def as_they_come(running: Iterable[Future[list[Done]]]) -> Iterator[Done]:
+    """Yield what comes of slices and forget it; whoever stops asking cancels those that have not begun."""
+    left = set(running)
+    try:
+        for future in as_completed(left):
+            left.discard(future)  # it holds its results
+            yield from future.result()
+    finally:
+        for future in left:
+            future.cancel()
 
 
 def run_slice(catalog: CatalogRef, tasks: Slice) -> list[Done]:
@@ -84,9 +90,14 @@ def _run(context: Context, number: int, task: Task) -> Done:
     except RelanceError as error:
         return Done(number, error=error)
     except Exception as error:  # noqa: BLE001  # one table's surprise must not fail the others
-        failure = InternalError(f"{type(error).__name__}: {error}")
-        failure.__cause__ = error
-        return Done(number, error=failure)
+        return Done(number, error=surprise(error))
+
+
+def surprise(error: Exception) -> InternalError:
+    """Return what nobody expected as an error that a result can tell."""
+    failure = InternalError(f"{type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def open_catalog(catalog: CatalogRef) -> Context:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 
 from py4j.protocol import Py4JError
 from pyspark import inheritable_thread_target
@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relance.errors import InternalError, UnsupportedOperationError
-from relance.maintenance.runner import Done, Slice, run_slice
+from relance.maintenance.runner import Done, Slice, as_they_come, run_slice
 from relance.maintenance.work import CatalogRef
 from relance.spark.classic import spark_context
 
@@ -46,13 +46,7 @@ class SparkRunner:
     def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
         with ThreadPoolExecutor(self.slots, thread_name_prefix=f"relance {what}") as pool:
             call = inheritable_thread_target(self._session)(self._run)
-            running = [pool.submit(call, catalog, each, what) for each in slices]
-            try:
-                for future in as_completed(running):
-                    yield from future.result()
-            finally:
-                for future in running:
-                    future.cancel()
+            yield from as_they_come(pool.submit(call, catalog, each, what) for each in slices)
 
     def _run(self, catalog: CatalogRef, tasks: Slice, what: str) -> list[Done]:
         """Run a slice on an executor; one that keeps killing executors is run task by task."""
