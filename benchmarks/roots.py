@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import lance
+import pyarrow as pa
 from lance_namespace import LanceNamespace, ListTablesRequest, connect
 from tests.servers import S3Server
 
@@ -74,6 +77,14 @@ def fill_folder(root: str, tables: int, *, files: tuple[str, ...] = (MANIFEST, D
         for file in files:
             os.mkdir(f"{directory}/{os.path.dirname(file)}")
             os.close(os.open(f"{directory}/{file}", os.O_CREAT | os.O_WRONLY))
+
+
+def copy_tables(root: str, tables: int) -> None:
+    """Make small tables that can be opened: one, and copies of links, as Lance never changes a file."""
+    with temporary_root() as model:
+        lance.write_dataset(pa.table({"a": [1]}), f"{model}/t.lance")
+        for number in range(tables):
+            shutil.copytree(f"{model}/t.lance", f"{root}/{table_name(number)}.lance", copy_function=os.link)
 
 
 def fill_bucket(server: S3Server, bucket: str, prefix: str, tables: int) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import lance
 
@@ -22,6 +22,7 @@ from relance.manifest.schema import MANIFEST_DIRECTORY
 from relance.operations.context import Context
 
 _PARALLEL = 16
+_AT_ONCE = 512
 _ATTEMPTS = 3
 
 
@@ -59,9 +60,14 @@ def find_clones(context: Context) -> list[Clone]:
     Raises:
         InvalidTableStateError: a table cannot be read, so nobody can tell what it names.
     """
+    directories = sorted(_directories(context))
+    clones: list[Clone] = []
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        found = pool.map(lambda each: _look_at(context, each), sorted(_directories(context)))
-        return [each for each in found if each is not None]
+        # A part at a time: what waits for a thread takes more memory than a name.
+        for start in range(0, len(directories), _AT_ONCE):
+            found = pool.map(partial(_look_at, context), directories[start : start + _AT_ONCE])
+            clones += [each for each in found if each is not None]
+    return clones
 
 
 def _directories(context: Context) -> Iterator[str]:

@@ -1,0 +1,10 @@
+"""The memory of the process that drives a job does not grow with the tables."""
+
+from __future__ import annotations
+
+from benchmarks.memory import peak_of_maintenance
+
+
+def test_ten_times_the_tables_take_no_more_memory() -> None:
+    few, many = (peak_of_maintenance(tables) for tables in (200, 2_000))
+    assert many < 1.05 * few
