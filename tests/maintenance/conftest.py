@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.catalog.helpers import LocalPlace, S3Place, local_place
 from tests.maintenance.helpers import MODES, Root
 from tests.servers import S3Server
 
@@ -16,6 +17,19 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Root:
 
 
 @pytest.fixture
-def s3_root(moto_server: S3Server, moto_bucket: str) -> Root:
-    """An empty root on S3."""
-    return Root(f"s3://{moto_bucket}/lake", {}, moto_server.storage_options())
+def place(tmp_path: Path) -> LocalPlace:
+    """An empty V1 root on local disk; some modules have one in each mode."""
+    return local_place(tmp_path / "root")
+
+
+@pytest.fixture(params=["moto", "minio"])
+def s3(request: pytest.FixtureRequest) -> S3Place:
+    """An empty V1 root on S3: on moto, and on MinIO where it can be had."""
+    server: S3Server = request.getfixturevalue(f"{request.param}_server")
+    return S3Place(server, server.make_bucket("relance"), "lake")
+
+
+@pytest.fixture
+def s3_root(s3: S3Place) -> Root:
+    """An empty root on S3, in compatibility mode."""
+    return Root(s3.root, {}, s3.server.storage_options())

@@ -22,6 +22,8 @@ ROWS = 60
 PER_FRAGMENT = 10
 GIANT = 0.0
 SMALL = 20.0
+SMALL_TASK = 0.012
+"""Seconds, by its weight: of one or two fragments."""
 
 
 def rows(first: int = 0, count: int = ROWS) -> pa.Table:
@@ -31,7 +33,7 @@ def rows(first: int = 0, count: int = ROWS) -> pa.Table:
         {
             "id": pa.array(ids, pa.int64()),
             "n": pa.array([0] * count, pa.int32()),
-            "name": pa.array([None if each % 7 == 0 else f"name {each}" for each in ids]),
+            "name": pa.array([None if each % 7 == 0 else f"name {each}" for each in ids], pa.string()),
         }
     )
 
@@ -126,16 +128,16 @@ def fragments(table: Any) -> list[tuple[int, int, int]]:
 
 
 def unused_files(place: Place) -> set[str]:
-    """Return data and deletion files of the table that no version mentions."""
+    """Return files of data, deletions and indexes of the table that no version mentions."""
     table = opened(place)
     tracked = {each["path"] for each in table.tracked_files().read_all().to_pylist()}
     there = {each["path"] for each in table.all_files().read_all().to_pylist()}
-    return {each for each in there - tracked if each.startswith(("data/", "_deletions/"))}
+    return {each for each in there - tracked if each.startswith(("data/", "_deletions/", "_indices/"))}
 
 
 def in_small_tasks(patch: pytest.MonkeyPatch) -> None:
     """Have each task do one or two fragments."""
-    patch.setattr(row_commit, "TASK_SECONDS", 0.012)
+    patch.setattr(row_commit, "TASK_SECONDS", SMALL_TASK)
 
 
 def count_prepared(patch: pytest.MonkeyPatch, rewrite: type) -> list[int]:

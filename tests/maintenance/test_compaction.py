@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import lance
 import pytest
-from tests.catalog.helpers import COMPATIBILITY, V1, LocalPlace, S3Place, local_place
+from tests.catalog.helpers import LocalPlace, S3Place, local_place
 from tests.maintenance.compaction_helpers import (
     EACH,
     TABLE,
@@ -23,21 +24,15 @@ from tests.maintenance.compaction_helpers import (
     run,
     unindexed,
 )
+from tests.maintenance.helpers import MODES
 from tests.manifest.managed_helpers import V2, version_rows
-from tests.servers import S3Server
 
 from relance.errors import InvalidInputError
 from relance.maintenance import execute
 from relance.maintenance.compaction import Compact
 from relance.maintenance.maintain import maintain
 
-MODES = {"V1": V1, "V2": V2, "compatibility": COMPATIBILITY}
 WAYS = [(giant, partial) for giant in (False, True) for partial in (None, 1, 2)]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> LocalPlace:
-    return local_place(tmp_path / "root")
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -186,8 +181,8 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("partial", [None, 1])
-def test_it_works_in_a_bucket(moto_server: S3Server, moto_bucket: str, partial: int | None) -> None:
-    place = S3Place(moto_server, moto_bucket, "lake", V2)
+def test_it_works_in_a_bucket(s3: S3Place, partial: int | None) -> None:
+    place = replace(s3, mode=V2)
     fill(place, fragments=4)
     at(place).delete("id < 10")
     result = run(place, Compact(target_rows=2 * EACH, partial_progress=partial), giant=True)

@@ -12,7 +12,7 @@ from typing import Any
 import lance
 import pytest
 from lance.optimize import Compaction
-from tests.catalog.helpers import COMPATIBILITY, V1, LocalPlace, local_place
+from tests.catalog.helpers import LocalPlace, local_place
 from tests.maintenance.compaction_helpers import (
     EACH,
     TABLE,
@@ -26,21 +26,15 @@ from tests.maintenance.compaction_helpers import (
     some,
     unindexed,
 )
-from tests.manifest.managed_helpers import V2
+from tests.maintenance.helpers import MODES
 
 from relance.errors import ConcurrentModificationError, ServiceUnavailableError, TableNotFoundError
 from relance.maintenance import rewrites
 from relance.maintenance.compaction import Compact, CompactPlan
 from relance.maintenance.work import UnfinishedError
 
-MODES = {"V1": V1, "V2": V2, "compatibility": COMPATIBILITY}
 JOB = Compact(target_rows=2 * EACH)
 ALL = list(range(8 * EACH))
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> LocalPlace:
-    return local_place(tmp_path / "root")
 
 
 def planned(place: LocalPlace, job: Compact = JOB) -> CompactPlan:

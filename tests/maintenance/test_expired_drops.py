@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.catalog.helpers import S3Place
 from tests.maintenance.helpers import MODES, Root
-from tests.servers import S3Server
 
 from relance.errors import (
     ConcurrentModificationError,
@@ -214,8 +214,8 @@ def test_tables_that_come_and_go_meanwhile_are_whole(root: Root, way: int) -> No
         assert root.values(f"new{number}") == [number]
 
 
-def test_on_s3_the_same_is_done(moto_server: S3Server, moto_bucket: str, way: int) -> None:
-    root = Root(f"s3://{moto_bucket}/lake", dict(AT_ONCE), moto_server.storage_options())
+def test_on_s3_the_same_is_done(s3: S3Place, way: int) -> None:
+    root = Root(s3.root, dict(AT_ONCE), s3.server.storage_options())
     root.make("live", 5)
     kept = _data(root)
     _expired(root, "a", "b")

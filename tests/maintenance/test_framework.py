@@ -123,7 +123,8 @@ class TestRuns:
     def test_an_unknown_outcome_and_a_surprise_are_reported_and_not_tried_again(
         self, catalog: CatalogRef, giant_seconds: float
     ) -> None:
-        failures = {("t5",): [OutcomeUnknownError("lost")], ("t6",): [KeyError("at the commit")]}
+        failures: dict[tuple[str, ...], list[Exception]] = {("t5",): [OutcomeUnknownError("lost")]}
+        failures["t6",] = [KeyError("at the commit")]
         job = Adding(surprising=frozenset({("t4",)}), failures=failures)
         found = self._run(catalog, job, giant_seconds)
         assert "ZeroDivisionError: a surprise" in str(found["t4"].error)

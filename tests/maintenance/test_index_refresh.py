@@ -12,7 +12,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.catalog.helpers import COMPATIBILITY, V1, LocalPlace, S3Place, local_place
+from tests.catalog.helpers import LocalPlace, S3Place, local_place
 from tests.maintenance.compaction_helpers import (
     EACH,
     TABLE,
@@ -25,22 +25,16 @@ from tests.maintenance.compaction_helpers import (
     run,
     unindexed,
 )
+from tests.maintenance.helpers import MODES
 from tests.manifest.managed_helpers import V2, version_rows
-from tests.servers import S3Server
 
 from relance.errors import ConcurrentModificationError, InvalidInputError, TableNotFoundError
 from relance.maintenance.compaction import Compact
 from relance.maintenance.index_refresh import Build, RefreshIndexes, RefreshPlan
 
-MODES = {"V1": V1, "V2": V2, "compatibility": COMPATIBILITY}
 PARTS = RefreshIndexes(segment_rows=2 * EACH)
 """So small that parts are built by many tasks."""
 COVERED = {"id_idx": 0, "word_idx": 0}
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> LocalPlace:
-    return local_place(tmp_path / "root")
 
 
 def lagging(place: Any, *, stable: bool = False) -> None:
@@ -223,9 +217,8 @@ def test_a_job_that_died_before_its_commit_is_done_by_the_next_run(place: LocalP
     assert_indexes_are_right(place)
 
 
-def test_it_works_in_a_bucket(moto_server: S3Server, moto_bucket: str) -> None:
-    place = S3Place(moto_server, moto_bucket, "lake", V1)
-    lagging(place)
-    assert run(place, PARTS, giant=True).error is None
-    assert unindexed(place) == COVERED
-    assert_indexes_are_right(place)
+def test_it_works_in_a_bucket(s3: S3Place) -> None:
+    lagging(s3)
+    assert run(s3, PARTS, giant=True).error is None
+    assert unindexed(s3) == COVERED
+    assert_indexes_are_right(s3)

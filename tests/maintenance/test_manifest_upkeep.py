@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
-from tests.catalog.helpers import V1, LocalPlace, declare, local_place, names
+from tests.catalog.helpers import V1, LocalPlace, S3Place, declare, local_place, names
 from tests.maintenance.compaction_helpers import context_of, reference, run
 from tests.manifest.managed_helpers import V2
 
@@ -67,6 +68,17 @@ def test_it_does_what_the_dry_run_showed_and_then_there_is_nothing_to_do(place: 
     assert result.effect is not None
     assert planned is not None
     assert result.effect.files == planned.files
+    assert sorted(names(place.open())) == TABLES
+    assert run(place, MaintainManifest(), ()).effect is None
+
+
+def test_it_works_in_a_bucket(s3: S3Place) -> None:
+    place = replace(s3, mode={**V2, "manifest_upkeep": "false"})
+    for name in TABLES:
+        declare(place.open(), name)
+    result = run(place, MaintainManifest(), ())
+    assert result.error is None
+    assert result.effect is not None
     assert sorted(names(place.open())) == TABLES
     assert run(place, MaintainManifest(), ()).effect is None
 

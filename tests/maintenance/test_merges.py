@@ -12,8 +12,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from tests.catalog.helpers import S3Place
 from tests.maintenance.merging import merge_here
-from tests.servers import S3Server
 
 from relance.clock import SystemClock
 from relance.config import parse_properties
@@ -391,9 +391,8 @@ def test_clauses_that_mean_nothing_are_refused() -> None:
             parse_clauses(*clauses, **conditions)
 
 
-def test_merges_work_on_s3(moto_server: S3Server, moto_bucket: str) -> None:
-    options = {f"storage.{name}": value for name, value in moto_server.storage_options().items()}
-    context = open_context(parse_properties({"root": f"s3://{moto_bucket}", **options}), SystemClock())
+def test_merges_work_on_s3(s3: S3Place) -> None:
+    context = open_context(parse_properties(s3.properties), SystemClock())
     _create(context, "t", _rows(list(range(80))), enable_stable_row_ids=True)
     made = merge_here(context, "t", _rows([3, 300], 1000), clauses=MIRROR)
     assert (made.updated, made.inserted, made.deleted) == (1, 1, 79)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,13 +42,11 @@ from tests.maintenance.row_jobs import (
     rows,
     unused_files,
 )
-from tests.servers import S3Server
 
 from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
     OutcomeUnknownError,
-    TableNotFoundError,
 )
 from relance.maintenance import row_deletes
 from relance.maintenance.maintain import maintain
@@ -217,24 +214,6 @@ def test_tables_must_be_named_and_be_there(flat: LocalPlace) -> None:
     assert result.error.code == TABLE_NOT_FOUND
 
 
-def test_a_job_that_dies_before_its_commit_leaves_the_table_as_it_was(place: LocalPlace) -> None:
-    make(place)
-    before = content(opened(place))
-    prepare(place, DeleteRows("id % 2 = 0"))
-    assert content(opened(place)) == before
-    assert effect_of(place, DeleteRows("id % 2 = 0"), giant=GIANT).rows == ROWS // 2
-    assert ids(place) == list(range(1, ROWS, 2))
-
-
-def test_a_lost_answer_is_looked_up(place: LocalPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    make(place)
-    commits: list[int] = []
-    monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(meanwhile.lose_the_answer(commits)))
-    effect = effect_of(place, DeleteRows("id % 2 = 0"))
-    assert [effect.version] == commits
-    assert ids(place) == list(range(1, ROWS, 2))
-
-
 def test_files_are_kept_when_nobody_knows_whether_they_are_needed(
     flat: LocalPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,29 +228,6 @@ def test_files_are_kept_when_nobody_knows_whether_they_are_needed(
     assert isinstance(result.error, OutcomeUnknownError)
     assert result.attempts == 1
     assert len(unused_files(flat)) == 6
-
-
-def test_a_table_dropped_meanwhile_keeps_its_rows(place: LocalPlace) -> None:
-    make(place)
-    prepared = prepare(place, DeleteRows("id % 2 = 0"))
-    drop(place.open(), "t")
-    with pytest.raises(TableNotFoundError):
-        finish(place, prepared)
-    place.open().undrop_table(["t"])
-    assert ids(place) == list(range(ROWS))
-    assert unused_files(place) == set()
-
-
-def test_a_table_renamed_meanwhile_keeps_its_rows(tmp_path: Path) -> None:
-    place = local_place(tmp_path / "root", V2)
-    make(place)
-    prepared = prepare(place, DeleteRows("id % 2 = 0"))
-    place.open().rename_table({"id": ["t"], "new_table_name": "u"})
-    with pytest.raises(TableNotFoundError):
-        finish(place, prepared)
-    place.open().rename_table({"id": ["u"], "new_table_name": "t"})
-    assert ids(place) == list(range(ROWS))
-    assert unused_files(place) == set()
 
 
 def test_another_table_of_the_same_name_is_not_harmed_by_what_was_prepared_for_the_first(
@@ -290,9 +246,9 @@ def test_another_table_of_the_same_name_is_not_harmed_by_what_was_prepared_for_t
     assert opened(place).validate() is None
 
 
-def test_on_s3(moto_server: S3Server, moto_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_s3(s3: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
     in_small_tasks(monkeypatch)
-    place = S3Place(moto_server, moto_bucket, uuid.uuid4().hex)
+    place = s3
     make(place)
     prepared = prepare(place, DeleteRows("id % 3 = 0"))
     meanwhile.delete_in_the_first_fragment(place)

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
+import lance
 import pytest
-from tests.catalog.helpers import V1, LocalPlace, ipc, local_place
+from tests.catalog.helpers import V1, LocalPlace, drop, ipc, local_place
 from tests.data.helpers import V2
 from tests.maintenance import meanwhile
 from tests.maintenance.row_jobs import (
@@ -18,24 +19,81 @@ from tests.maintenance.row_jobs import (
     ROWS,
     SMALL,
     effect_of,
+    finish,
     ids,
     make,
     opened,
+    prepare,
     result_of,
     rows,
     unused_files,
 )
 
-from relance.errors import ConcurrentModificationError
+from relance.errors import ConcurrentModificationError, TableNotFoundError
 from relance.maintenance.row_deletes import DeleteRows
 from relance.maintenance.updates import UpdateRows
 from relance.maintenance.work import Job
+
+JOBS: dict[str, Job] = {
+    "delete": DeleteRows("id % 2 = 0"),
+    "update": UpdateRows({"n": "n + 1"}, "id % 2 = 0"),
+}
 
 
 @pytest.fixture(params=["V1", "V2"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> LocalPlace:
     """A root on local disk in each mode."""
     return local_place(tmp_path / "root", V1 if request.param == "V1" else V2)
+
+
+@pytest.fixture(params=["delete", "update"])
+def job(request: pytest.FixtureRequest) -> Job:
+    """A job that is to be done to every other row."""
+    return JOBS[request.param]
+
+
+def _assert_done(place: LocalPlace, job: Job, *, times: int) -> None:
+    """Check that a job of `JOBS` was done so often, and that it left no file behind."""
+    every, odd = list(range(ROWS)), list(range(1, ROWS, 2))
+    if isinstance(job, DeleteRows):
+        assert ids(place) == (odd if times else every)
+    else:
+        assert ids(place) == every
+        assert ids(place, "n = 0") == (odd if times else every)
+        assert len(ids(place, f"n = {times}")) == (ROWS // 2 if times else ROWS)
+    assert unused_files(place) == set()
+
+
+def test_a_lost_answer_is_looked_up_and_nothing_done_twice(
+    place: LocalPlace, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(place)
+    commits: list[int] = []
+    monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(meanwhile.lose_the_answer(commits)))
+    effect = effect_of(place, job)
+    assert [effect.version] == commits
+    _assert_done(place, job, times=1)
+
+
+def test_a_table_dropped_meanwhile_keeps_its_rows(place: LocalPlace, job: Job) -> None:
+    make(place)
+    prepared = prepare(place, job)
+    drop(place.open(), "t")
+    with pytest.raises(TableNotFoundError):
+        finish(place, prepared)
+    place.open().undrop_table(["t"])
+    _assert_done(place, job, times=0)
+
+
+def test_a_table_renamed_meanwhile_keeps_its_rows(tmp_path: Path, job: Job) -> None:
+    place = local_place(tmp_path / "root", V2)
+    make(place)
+    prepared = prepare(place, job)
+    place.open().rename_table({"id": ["t"], "new_table_name": "u"})
+    with pytest.raises(TableNotFoundError):
+        finish(place, prepared)
+    place.open().rename_table({"id": ["u"], "new_table_name": "t"})
+    _assert_done(place, job, times=0)
 
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])

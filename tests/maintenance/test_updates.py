@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import uuid
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
-from tests.catalog.helpers import INVALID_INPUT, UNSUPPORTED, LocalPlace, Place, S3Place, drop, local_place
+from tests.catalog.helpers import INVALID_INPUT, UNSUPPORTED, LocalPlace, Place, S3Place, drop
 from tests.maintenance import meanwhile
 from tests.maintenance.row_jobs import (
     GIANT,
@@ -32,9 +30,8 @@ from tests.maintenance.row_jobs import (
     result_of,
     unused_files,
 )
-from tests.servers import S3Server
 
-from relance.errors import ConcurrentModificationError, OutcomeUnknownError, TableNotFoundError
+from relance.errors import ConcurrentModificationError, OutcomeUnknownError
 from relance.maintenance import updates
 from relance.maintenance.updates import UpdateRows
 
@@ -105,12 +102,6 @@ def _kinds(count: int = 20) -> pa.Table:
         },
         schema=KINDS,
     )
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> LocalPlace:
-    """A root on local disk."""
-    return local_place(tmp_path / "root")
 
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
@@ -270,26 +261,6 @@ def test_a_dry_run_counts_and_changes_nothing(place: LocalPlace) -> None:
     assert place.files() == before
 
 
-def test_a_job_that_dies_before_its_commit_leaves_the_table_as_it_was(place: LocalPlace) -> None:
-    make(place)
-    before = content(opened(place))
-    prepare(place, UpdateRows({"n": "n + 1"}))
-    assert content(opened(place)) == before
-    effect_of(place, UpdateRows({"n": "n + 1"}), giant=GIANT)
-    assert ids(place, "n = 1") == list(range(ROWS))
-
-
-def test_an_update_whose_answer_is_lost_is_not_done_twice(
-    place: LocalPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(place)
-    commits: list[int] = []
-    monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(meanwhile.lose_the_answer(commits)))
-    effect = effect_of(place, UpdateRows({"n": "n + 1"}))
-    assert [effect.version] == commits
-    assert ids(place, "n = 1") == list(range(ROWS))
-
-
 def test_a_table_that_is_dropped_right_after_the_commit_is_not_updated_again(
     place: LocalPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,20 +279,9 @@ def test_a_table_that_is_dropped_right_after_the_commit_is_not_updated_again(
     assert ids(place, "n = 1") == list(range(ROWS))
 
 
-def test_a_table_dropped_meanwhile_keeps_its_rows(place: LocalPlace) -> None:
-    make(place)
-    prepared = prepare(place, UpdateRows({"n": "n + 1"}))
-    drop(place.open(), "t")
-    with pytest.raises(TableNotFoundError):
-        finish(place, prepared)
-    place.open().undrop_table(["t"])
-    assert ids(place, "n = 0") == list(range(ROWS))
-    assert unused_files(place) == set()
-
-
-def test_on_s3(moto_server: S3Server, moto_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_s3(s3: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
     in_small_tasks(monkeypatch)
-    place = S3Place(moto_server, moto_bucket, uuid.uuid4().hex)
+    place = s3
     make(place, stable=True)
     prepared = prepare(place, UpdateRows({"n": "n + 1"}, "id % 3 = 0"))
     meanwhile.delete_in_the_first_fragment(place)
