@@ -12,6 +12,7 @@ TOGETHER = {
         "tests/spark/test_guide.py",
         "tests/spark/test_on_cluster.py",
         "tests/spark/test_submit.py",
+        "tests/spark/test_upkeep_on_cluster.py",
     ),
     # All others share one session.
     "session": ("tests/spark/",),

@@ -1,44 +1,118 @@
-"""A driver that deletes rows on executors, slowly: `... -m tests.spark.jobs.upkeep ROOT TABLE PREDICATE`."""
+"""A driver that does a merge on executors, then every other job: `... -m tests.spark.jobs.upkeep ROOT`.
+
+A task that has done its work tells so in a file below ROOT-tasks, and hands its result over when the test
+lets it: so a test can kill the executor when files are written and nobody knows of them.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from tests.spark.cluster import driver_session
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from tests.spark.cluster import WORKER_HOSTS, driver_session
 
 import relance
-from relance.maintenance import DeleteRows, Effect, Estimate
+import relance.spark
+from relance.maintenance import (
+    CleanUp,
+    Compact,
+    DeleteRows,
+    Effect,
+    Estimate,
+    PurgeDropped,
+    RefreshIndexes,
+    RemoveOrphans,
+    UpdateRows,
+    expired_drops,
+    old_versions,
+    row_commit,
+)
 from relance.maintenance.execute import Run
-from relance.maintenance.row_commit import RewriteTask
-from relance.maintenance.work import CatalogRef, TablePlan, Task
+from relance.maintenance.merge_plan import MergePlan
+from relance.maintenance.runner import ThreadRunner
+from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
 from relance.operations.context import Context
+from relance.spark.merge_tasks import WriteRows
 from relance.spark.runner import SparkRunner
+
+EACH = 1000
+"""Rows of a fragment."""
+FRAGMENTS = 6
+ROWS = EACH * FRAGMENTS
+MERGED = range(ROWS - 500, ROWS + 500)
+
+JOBS: dict[str, Job] = {
+    "delete": DeleteRows("id % 3 = 0"),
+    "update": UpdateRows({"payload": "concat(payload, '!')"}, "id % 3 = 0"),
+    "compact": Compact(target_rows=2 * EACH),
+    "refresh": RefreshIndexes(segment_rows=2 * EACH),
+    "clean": CleanUp(relance.CleanupPolicy(retain_versions=1), allow_young=True, giant_files=0),
+    "purge": PurgeDropped(force=True, giant_files=0),
+    "orphans": RemoveOrphans(older_than=timedelta(0), allow_young=True),
+}
+"""By the table that each is done to; the last one looks at the root."""
+STEPS = ("merge", *JOBS)
 
 
 @dataclass(frozen=True)
-class SlowTask:
-    """Does what another task does, after a while, and leaves a file when it begins."""
+class Signs:
+    """Files by which the tasks of a step and a test speak."""
+
+    folder: str
+
+    @staticmethod
+    def of(root: str, step: str) -> Signs:
+        return Signs(f"{root}-tasks/{step}")
+
+    def told(self) -> list[tuple[int, str]]:
+        """Return the tasks that have done their work, each with its host, as often as they did."""
+        found = [each.name.split("@") for each in Path(self.folder).glob("*@*")]
+        return [(int(number), host) for number, host, _ in found]
+
+    def done(self, number: int) -> None:
+        """Tell that a task has done its work, and wait until the test lets it go on."""
+        host = os.environ["SPARK_LOCAL_IP"]
+        Path(self.folder, f"{number}@{host}@{time.time_ns()}").touch()
+        while not Path(self.folder, "go").exists():
+            time.sleep(0.05)
+
+    def go_on(self) -> None:
+        Path(self.folder, "go").touch()
+
+
+@dataclass(frozen=True)
+class TellingTask:
+    """Does what another task does, and is a slice of its own."""
 
     inner: Task
-    sign: str
+    signs: Signs
+    number: int
     weight: float = 6.0
 
     def run(self, context: Context) -> Any:
-        Path(self.sign).parent.mkdir(exist_ok=True)
-        Path(self.sign).touch()
-        time.sleep(1.0)
-        return self.inner.run(context)
+        value = self.inner.run(context)
+        self.signs.done(self.number)
+        return value
 
 
 @dataclass(frozen=True)
-class SlowPlan:
-    """Another plan, one slow task for each of its tasks."""
+class TellingPlan:
+    """Another plan, with tasks that tell."""
 
     inner: TablePlan
     tasks: Sequence[Task]
@@ -52,12 +126,15 @@ class SlowPlan:
 
 
 @dataclass(frozen=True)
-class Slowly:
-    """Another job with slow tasks, each of one fragment."""
+class Telling:
+    """Another job, with tasks that tell."""
 
-    inner: DeleteRows
-    signs: str
-    name: str = "delete slowly"
+    inner: Job
+    signs: Signs
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         return self.inner.targets(context)
@@ -66,23 +143,73 @@ class Slowly:
         plan = self.inner.plan(context, table)
         if plan is None:
             return None
-        single = [
-            replace(each, fragments=(number,))
-            for each in plan.tasks
-            if isinstance(each, RewriteTask)
-            for number in each.fragments
-        ]
-        return SlowPlan(plan, [SlowTask(each, f"{self.signs}/{n}") for n, each in enumerate(single)])
+        return TellingPlan(plan, [TellingTask(each, self.signs, n) for n, each in enumerate(plan.tasks)])
 
 
-def main(root: str, table: str, predicate: str) -> None:
-    spark = driver_session("upkeep", spark_task_maxFailures="8")
-    catalog = relance.DirectoryNamespace(root=root)
-    runner = SparkRunner(spark)
-    job = Slowly(DeleteRows(predicate), f"{root}-tasks")
-    run = Run(job, CatalogRef(catalog.properties), runner, runner, giant_seconds=0.0)
-    (result,) = run.results([(table,)])
-    told = {"rows": result.effect.rows if result.effect else 0, "error": str(result.error or "")}
+@dataclass(frozen=True)
+class TellingWrite:
+    """Writes the new rows of a merge, and tells."""
+
+    inner: WriteRows
+    signs: Signs
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        records = list(self.inner(batches))
+        task = TaskContext.get()
+        assert task is not None
+        self.signs.done(task.partitionId())
+        yield from records
+
+
+def maintain(spark: SparkSession, root: str, step: str) -> dict[str, Any]:
+    """Do a job in small tasks, one at a time, and return what it says."""
+    catalog = CatalogRef(relance.DirectoryNamespace(root=root).properties)
+    job = Telling(JOBS[step], Signs.of(root, step))
+    executors = SparkRunner(spark)
+    executors.slots = 1
+    run = Run(job, catalog, ThreadRunner(1), executors, giant_seconds=0.0)
+    (result,) = run.results([() if step == "orphans" else (step,)])
+    effect = result.effect or Effect()
+    return {"error": str(result.error or ""), "rows": effect.rows, "files": effect.files}
+
+
+def merge(spark: SparkSession, root: str) -> dict[str, Any]:
+    """Merge rows, some of which are there.
+
+    It comes first and alone: it keeps its rows on two executors, so it survives the loss of one.
+    """
+    _wait_for_executors(spark)
+    rows = spark.range(MERGED.start, MERGED.stop, 1, 4).select("id", f.lit("merged").alias("payload"))
+
+    def telling(plan: MergePlan) -> TellingWrite:
+        return TellingWrite(WriteRows(plan), Signs.of(root, "merge"))
+
+    with mock.patch.object(import_module("relance.spark.merge"), "WriteRows", telling):
+        done = relance.spark.merge(rows, "merge", "id", root=root)
+    return {"updated": done.updated, "inserted": done.inserted}
+
+
+def _wait_for_executors(spark: SparkSession) -> None:
+    """Wait until all have come: what is kept twice needs two places."""
+    context: Any = spark.sparkContext
+    while context._jsc.sc().getExecutorMemoryStatus().size() <= len(WORKER_HOSTS):  # one is the driver
+        time.sleep(0.1)
+
+
+def main(root: str) -> None:
+    spark = driver_session("upkeep", spark_task_maxFailures="8", spark_task_cpus="1")
+    small = (
+        (row_commit, "TASK_SECONDS", 0.01),
+        (old_versions, "_PER_TASK", 5),
+        (expired_drops, "_PER_TASK", 5),
+    )
+    for module, name, value in small:
+        setattr(module, name, value)
+    for step in STEPS:
+        Path(Signs.of(root, step).folder).mkdir(parents=True)
+    told = {"merge": merge(spark, root)}
+    with ThreadPoolExecutor(len(JOBS)) as pool:
+        told.update(zip(JOBS, pool.map(partial(maintain, spark, root), JOBS), strict=True))
     print(json.dumps(told))
     spark.stop()
 
