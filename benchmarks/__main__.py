@@ -16,6 +16,7 @@ from benchmarks import (
     lookups,
     maintenance_compaction,
     maintenance_delete,
+    maintenance_executors,
     maintenance_purge,
     maintenance_upsert,
     manifest_local,
@@ -44,6 +45,7 @@ MODULES = (
     spark_connector,
     maintenance_compaction,
     maintenance_delete,
+    maintenance_executors,
     maintenance_purge,
 )
 """Every topic; a new one is added here."""
