@@ -132,8 +132,8 @@ class Cluster:
             with urlopen(f"http://{HOST}:{self.page}/json/", timeout=5) as answer:
                 told: dict[str, Any] = json.load(answer)
                 return told
-        except (URLError, OSError):
-            return None
+        except (URLError, OSError, json.JSONDecodeError):
+            return None  # while it starts, any address gives its front page
 
     def worker_pids(self) -> dict[str, int]:
         """Return the process of each worker that is running, by host."""
