@@ -30,7 +30,8 @@ ROWS = 1_600_000
 FRAGMENTS = 16
 GAIN = 1.6
 REPEATS = 2
-TABLES = ("warm_up", *(f"t{number}" for number in range(REPEATS)))
+TABLES = {"warm_up": FRAGMENTS * 100, **{f"t{number}": ROWS for number in range(REPEATS)}}
+"""With their rows. The first one only has the executors load what they need."""
 ONE_THREAD = dict.fromkeys(("LANCE_CPU_THREADS", "LANCE_IO_THREADS", "TOKIO_WORKER_THREADS"), "1")
 """For the executors, which have it of their workers: else Lance uses all cores of the machine in each."""
 
@@ -42,19 +43,20 @@ def compare() -> Iterator[Result]:
     with temporary_root() as folder, environment, start_cluster(Path(folder)) as cluster:
         for executors in (1, 2):
             with temporary_root() as root:
-                for table in TABLES:
-                    _fill(f"{root}/{table}.lance")
+                for table, rows in TABLES.items():
+                    _fill(f"{root}/{table}.lance", rows)
                 driver = cluster.start("benchmarks.maintenance_executors", str(executors), root)
                 seconds[executors] = Sample(tuple(answer_of(driver)["seconds"]))
     what = f"update of {ROWS:,} rows with an expression that takes long, 2 executors (beside: 1)"
     yield Result(what, Unit.SECONDS, seconds[2], seconds[1], times_faster(GAIN))
 
 
-def _fill(uri: str) -> None:
-    each = ROWS // FRAGMENTS
+def _fill(uri: str, rows: int) -> None:
+    each = rows // FRAGMENTS
     for number in range(FRAGMENTS):
-        rows = pa.table({"id": np.arange(number * each, number * each + each), "text": ["some text"] * each})
-        lance.write_dataset(rows, uri, mode="append" if number else "create")
+        ids = np.arange(number * each, number * each + each)
+        part = pa.table({"id": ids, "text": ["some text"] * each})
+        lance.write_dataset(part, uri, mode="append" if number else "create")
 
 
 def _expression() -> str:
@@ -73,11 +75,11 @@ def main(executors: int, root: str) -> None:
     runner = SparkRunner(spark)
     runner.slots = executors
     seconds = []
-    for table in TABLES:
+    for table, rows in TABLES.items():
         start = perf_counter()
         job = UpdateRows({"text": _expression()})
         for result in Run(job, catalog, ThreadRunner(), runner, giant_seconds=0.0).results([(table,)]):
-            if result.error is not None or result.effect is None or result.effect.rows != ROWS:
+            if result.error is not None or result.effect is None or result.effect.rows != rows:
                 raise RuntimeError(f"the update failed: {result.error}")
         seconds.append(perf_counter() - start)
     print(json.dumps({"seconds": seconds[1:]}))
