@@ -177,6 +177,9 @@ def test_slices_hold_every_task_once_and_small_ones_share() -> None:
     assert [number for each in small for number, _ in each.tasks] == list(range(640))
     heavy = slices_of([Step(0, 0.01), Step(1, 30.0), Step(2, 0.01), Step(3, 30.0)], slots=2)
     assert [len(each.tasks) for each in heavy] == [1, 1, 1, 1]
+    few = slices_of([Step(each, 0.08) for each in range(16)], slots=2)
+    assert [len(each.tasks) for each in few] == [8, 8]  # not 12 and 4
+    assert len(slices_of([Step(each, 0.08) for each in range(16)], slots=64)) == 2  # worth their overhead
     assert slices_of([], slots=2) == []
 
 

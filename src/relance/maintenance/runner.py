@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -11,6 +12,10 @@ from typing import Any, Protocol
 from relance.errors import InternalError, RelanceError
 from relance.maintenance.work import CatalogRef, Task
 from relance.operations.context import Context, shared_context
+
+
+_ABOUT = 1 + 1e-9
+"""Sums of weights are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,11 @@ def slices_of(
     """
     total = sum(task.weight for task in tasks)
     share = min(most_seconds, max(least_seconds, total / (slots * 8)))
+    if total > share:
+        # Even slices in whole rounds, so that no slot waits for the last slice of another one.
+        count = math.ceil(total / share)
+        count = count if count < slots else math.ceil(count / slots) * slots
+        share = total / count * _ABOUT
     slices: list[Slice] = []
     current: list[tuple[int, Task]] = []
     weight = 0.0
