@@ -13,7 +13,6 @@ from relance.errors import InternalError, RelanceError
 from relance.maintenance.work import CatalogRef, Task
 from relance.operations.context import Context, shared_context
 
-
 _ABOUT = 1 + 1e-9
 """Sums of weights are not exact."""
 
