@@ -20,8 +20,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(INSTALLED) java ## Build a small lake in ./demo-lake and show what Relance does with it
-	@$(BIN)/python examples/demo.py
+demo: $(INSTALLED) java ## Build a small lake in ./demo-lake, run a policy over it on Spark, and write a report
+	@$(BIN)/python -m examples.demo
 
 test: $(INSTALLED) java ## Run the tests (add ARGS="-k name" to choose)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
