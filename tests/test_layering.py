@@ -33,6 +33,7 @@ ORDER = [
     "console",
     "server",
     "cli",
+    "__main__",
     "testing",
 ]
 
@@ -62,6 +63,7 @@ PURE = {
     "lifecycle.status",
     "listing.root_view",
     "operations.paging",
+    "operations.transfer.json_rows",
     "operations.table.data_types",
     "operations.table.index_types",
     "operations.table.refs",

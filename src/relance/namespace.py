@@ -81,12 +81,14 @@ from relance.operations.migration import ManifestMigration, MigrationProgress
 from relance.operations.places import table_id_of
 from relance.operations.requests import Fields, as_request
 from relance.operations.table.methods import TableMethods
+from relance.operations.transfer.methods import TransferMethods
+from relance.storage.checkup import Check, check_store
 
 Id = Sequence[str]
 Progress = Callable[[PurgeProgress], None]
 
 
-class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods):
+class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMethods):
     """A directory of Lance tables, on local disk or an object store.
 
     A drop-in replacement for `lance.namespace.DirectoryNamespace`. Requests may be models or
@@ -243,6 +245,10 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods):
         """Allow drops of this table or namespace again."""
         registration.set_protection(self._context, id, on=False)
 
+    def is_protected(self, id: Id) -> bool:
+        """Tell whether drops of this table or namespace are refused."""
+        return registration.is_protected(self._context, id)
+
     def purge_table(
         self,
         id: Id,
@@ -314,6 +320,11 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods):
     def maintain_manifest(self) -> UpkeepReport:
         """Merge, index and clean the manifest table now; it happens in the background too."""
         return upkeep.maintain_manifest(self._context)
+
+    def check_store(self) -> list[Check]:
+        """Try what a catalog needs of its store, with small objects that are removed again."""
+        context = self._context
+        return check_store(context.storage, context.clock, skew=context.settings.clock_skew)
 
     def scrub(self, *, repair: bool = False) -> list[Finding]:
         """Return what does not fit together in this root; with `repair`, mend what can be mended."""

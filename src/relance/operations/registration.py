@@ -19,7 +19,7 @@ from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
 from relance.locations import TABLE_SUFFIX, directory_of_location, table_directory
 from relance.manifest.entry import check_properties
-from relance.manifest.store import Manifest
+from relance.manifest.store import Manifest, rereading
 from relance.operations.announcing import announced_swap, finish, finishing
 from relance.operations.context import Context
 from relance.operations.directory import registration as in_directory
@@ -168,3 +168,14 @@ def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:
     if len(checked) == 1 and context.settings.dir_listing:
         follow_marker(context, TableId((), checked[0]))  # a table without a row gets one
     rows.set_protection(manifest, DELIMITER.join(checked), on=on)
+
+
+@rereading
+def is_protected(context: Context, parts: Sequence[str]) -> bool:
+    """Tell whether drops of this table or namespace are refused; what is not there is not protected."""
+    checked = parse_namespace_id(parts)
+    if context.manifest is None or not checked:
+        return False
+    key = DELIMITER.join(checked)
+    entry = context.manifest.latest().get([key]).get(key)
+    return entry is not None and entry.is_visible and entry.is_protected

@@ -31,6 +31,13 @@ def check_requirements() -> None:
     check_java()
 
 
+def found_versions() -> tuple[str | None, str | None]:
+    """Return the versions of PySpark and of the Java that Spark would start; None for what is missing."""
+    java = _java()
+    version = None if java is None else _VERSION_LINE.search(_version_text(java))
+    return _pyspark_version(), None if version is None else version[1]
+
+
 def check_pyspark(*, least: tuple[int, int] = MIN_PYSPARK, to_do: str = "relance.spark") -> None:
     """Check the version of PySpark.
 

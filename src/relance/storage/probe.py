@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from relance.errors import KeyChangedError, KeyExistsError, UnsupportedOperationError
 from relance.storage.protocol import ObjectStorage, Version
 
-_PROBE_PREFIX = ".relance-probe-"
+PROBE_PREFIX = ".relance-probe-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def require_create_only(storage: ObjectStorage, *, to_do: str) -> None:
 
 def probe(storage: ObjectStorage) -> Capabilities:
     """Try both conditions on a fresh key, and remove it again."""
-    key = f"{_PROBE_PREFIX}{uuid.uuid4().hex}"
+    key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
     first = storage.create(key, b"first")
     try:
         create_only = _honours_create(storage, key)

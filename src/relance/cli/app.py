@@ -1,0 +1,108 @@
+"""The program `relance`: its commands, and what becomes of their answers and errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import click
+
+from relance import __version__
+from relance.cli import completion, doctor, lifecycle, looking, maintaining, roots, rows
+from relance.cli.base import Group
+from relance.cli.exits import Exit
+from relance.cli.failures import details_of, failure_of
+from relance.cli.output import Answer, print_answer, print_failed
+from relance.cli.state import State
+
+
+class App(Group):
+    """The outermost group: prints what commands answer, and turns every error into lines and an exit code."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        state = extra.setdefault("obj", State())
+        given = sys.argv[1:] if args is None else list(args)
+        state.json = "--json" in given  # also when the rest of the line is wrong
+        try:
+            code = self._run(given, state, complete_var, extra)
+        except BrokenPipeError:
+            # Nobody reads any more; Python would complain once more when it closes the stream.
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = Exit.BROKEN_PIPE
+        sys.exit(int(code))
+
+    def _run(self, args: list[str], state: State, complete_var: str | None, extra: dict[str, Any]) -> int:
+        try:
+            answer = super().main(args, "relance", complete_var, standalone_mode=False, **extra)
+            if not isinstance(answer, Answer):
+                return int(answer or 0)  # of --help and --version
+            return print_answer(answer, command=state.command, as_json=state.json)
+        except (KeyboardInterrupt, click.Abort):
+            sys.stderr.write("\n")
+            return Exit.INTERRUPTED
+        except click.exceptions.Exit as ended:
+            return ended.exit_code
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # noqa: BLE001  # every error ends here
+            failure = failure_of(error, state.redact)
+            if state.debug:
+                sys.stderr.write(details_of(error, state.redact))
+            print_failed(failure, command=state.command, as_json=state.json)
+            return failure.exit_code
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by what they are for."""
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(str(each.name), each.get_short_help_str(limit=90)) for each in commands])
+
+
+@click.group(
+    cls=App,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Ids are written like prod.analytics.users, and a name with a dot in backticks.",
+)
+@click.version_option(__version__, prog_name="relance")
+def app() -> None:
+    """Keep a lake of Lance tables: look at it, drop and undrop, clean and compact, run policies."""
+
+
+SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Look": (looking.ls, looking.show, looking.status, looking.versions),
+    "Tables and namespaces": (
+        lifecycle.create_namespace,
+        lifecycle.rename,
+        lifecycle.drop,
+        lifecycle.undrop,
+        maintaining.purge,
+        lifecycle.register,
+        lifecycle.deregister,
+        lifecycle.protect,
+        lifecycle.unprotect,
+    ),
+    "Rows": (rows.query, rows.import_, rows.export, maintaining.delete_rows),
+    "Upkeep": (maintaining.compact, maintaining.cleanup, roots.migrate, roots.scrub, doctor.doctor),
+    "Shell": (completion.completion,),
+}
+"""Every command, by what it is for."""
+
+for _commands in SECTIONS.values():
+    for _command in _commands:
+        app.add_command(_command)
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+    app.main()

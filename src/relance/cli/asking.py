@@ -1,0 +1,33 @@
+"""Ask before what cannot be undone, naming what will go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from relance.cli.exits import CliError, Exit
+from relance.cli.output import note
+from relance.cli.words import listed
+
+
+def confirm(what: str, items: Sequence[str], *, yes: bool) -> None:
+    """Return when the user agrees to what cannot be undone.
+
+    Raises:
+        CliError: the answer is no, or there is nobody to ask.
+    """
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise CliError(
+            f"nothing was done: {what} cannot be undone, and there is no terminal to ask on",
+            "pass --yes if you are sure; --dry-run, where there is one, shows what would go",
+            Exit.REFUSED,
+        )
+    note(f"{what} cannot be undone:")
+    for each in listed(items):
+        note(f"  {each}")
+    if not click.confirm("Go on?", default=False, err=True):
+        raise CliError("nothing was done", "answer y to go on, or pass --yes", Exit.REFUSED)

@@ -1,0 +1,174 @@
+"""Which catalog is meant: --root, the environment, or the nearest relance.toml. Values are never shown."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relance.cli.exits import CliError, Exit
+
+FILE_NAME = "relance.toml"
+ROOT_VARIABLE = "RELANCE_ROOT"
+CONFIG_VARIABLE = "RELANCE_CONFIG"
+STORAGE_VARIABLES = "RELANCE_STORAGE_"
+_KEYS = ("root", "storage", "catalog", "spark", "policy")
+_EXAMPLE = 'root = "path or URI"'
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A catalog as the user named it."""
+
+    properties: dict[str, str] = field(repr=False)
+    """What it is opened with, storage options among it: never shown."""
+    named_by: str
+    """Where the root was found."""
+    master: str | None = None
+    """Of Spark, if the file names one."""
+    conf: dict[str, str] = field(default_factory=dict, repr=False)
+    policy: str | None = None
+    """The file with the policy, if one is named."""
+
+    @property
+    def root(self) -> str:
+        return self.properties["root"]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    root: str | None
+    properties: dict[str, str] = field(repr=False)
+    master: str | None
+    conf: dict[str, str] = field(repr=False)
+    policy: str | None
+
+
+def find_lake(root: str | None, config: str | None, *, environ: Mapping[str, str], folder: Path) -> Lake:
+    """Return the catalog that is meant.
+
+    A file that names a root speaks of that root only: with another one, its properties are left out.
+
+    Raises:
+        CliError: none is named, or the file cannot be used.
+    """
+    file = _find_file(config or environ.get(CONFIG_VARIABLE), folder)
+    named = root or environ.get(ROOT_VARIABLE) or None
+    if named is None and (file is None or file.root is None):
+        where = "" if file is None else f": {file.path} has no root"
+        raise CliError(
+            f"no catalog is named{where}",
+            f"pass --root PATH, set {ROOT_VARIABLE}, or write a {FILE_NAME} with the line: {_EXAMPLE}",
+            Exit.USAGE,
+        )
+    if named is not None:
+        named_by = "--root" if root else ROOT_VARIABLE
+        own = file is not None and file.root in {None, named}
+    else:
+        assert file is not None
+        assert file.root is not None  # both were refused above
+        named, named_by, own = file.root, str(file.path), True
+    properties = dict(file.properties) if file is not None and own else {}
+    properties |= _from_environment(environ)
+    properties["root"] = named
+    if file is None:
+        return Lake(properties, named_by)
+    return Lake(properties, named_by, file.master, file.conf, file.policy)
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    from relance.config import SETTINGS, STORAGE_PREFIX
+
+    found = {
+        STORAGE_PREFIX + name[len(STORAGE_VARIABLES) :].lower(): value
+        for name, value in environ.items()
+        if name.startswith(STORAGE_VARIABLES) and len(name) > len(STORAGE_VARIABLES)
+    }
+    for setting in SETTINGS:
+        if setting != "root" and (value := environ.get(f"RELANCE_{setting.upper()}")) is not None:
+            found[setting] = value
+    return found
+
+
+def _find_file(named: str | None, folder: Path) -> _File | None:
+    if named is not None:
+        return _read(Path(named).expanduser())
+    for each in (folder, *folder.parents):
+        if (each / FILE_NAME).is_file():
+            return _read(each / FILE_NAME)
+    return None
+
+
+def _read(path: Path) -> _File:
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as cause:
+        raise CliError(
+            f"{path} cannot be read: {cause.strerror}", "check the path and its permissions", Exit.USAGE
+        ) from cause
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
+        # Not the parser's text: it may quote a line with a secret.
+        number = getattr(cause, "lineno", None)
+        line = f" (line {number})" if number else ""
+        to_do = f"a valid file has lines such as: {_EXAMPLE}"
+        raise CliError(f"{path} is not TOML{line}", to_do, Exit.USAGE) from None
+    return _checked(path, content)
+
+
+def _checked(path: Path, content: Mapping[str, Any]) -> _File:
+    _refuse_unknown(path, content, _KEYS, "")
+    spark = _table(path, content, "spark")
+    _refuse_unknown(path, spark, ("master", "conf"), "spark.")
+    properties = {f"storage.{name}": value for name, value in _texts(path, content, "storage").items()}
+    properties |= _texts(path, content, "catalog")
+    properties.pop("root", None)
+    root, policy = _text(path, content, "root"), _text(path, content, "policy")
+    return _File(
+        path=path,
+        root=None if root is None else _below(path.parent, root),
+        properties=properties,
+        master=_text(path, spark, "master"),
+        conf=_texts(path, spark, "conf"),
+        policy=None if policy is None else _below(path.parent, policy),
+    )
+
+
+def _below(folder: Path, text: str) -> str:
+    """Return a path as it is meant in a file of this folder; a URI stays as it is."""
+    return text if "://" in text else os.path.abspath(folder / Path(text).expanduser())
+
+
+def _refuse_unknown(path: Path, table: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> None:
+    for name in table:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            to_do = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise CliError(f"{path}: unknown key {prefix + name!r}", to_do, Exit.USAGE)
+
+
+def _table(path: Path, content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = content.get(name, {})
+    if not isinstance(table, dict):
+        raise CliError(f"{path}: {name!r} is not a table", f"write it as a section: [{name}]", Exit.USAGE)
+    return table
+
+
+def _texts(path: Path, content: Mapping[str, Any], name: str) -> dict[str, str]:
+    return {key: _as_text(path, f"{name}.{key}", value) for key, value in _table(path, content, name).items()}
+
+
+def _text(path: Path, content: Mapping[str, Any], name: str) -> str | None:
+    return None if name not in content else _as_text(path, name, content[name])
+
+
+def _as_text(path: Path, name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise CliError(f"{path}: {name!r} must be text", f'write it in quotes: {name} = "…"', Exit.USAGE)

@@ -1,0 +1,103 @@
+"""Doctor: what this machine has, and whether the store does what the catalog needs."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import click
+
+from relance.cli.base import Command
+from relance.cli.exits import Exit
+from relance.cli.failures import Failure
+from relance.cli.output import Answer, Grid
+from relance.cli.state import State, pass_state
+from relance.cli.words import several
+
+if TYPE_CHECKING:
+    from relance.storage.checkup import Check
+
+_LIBRARIES = ("relance", "pylance", "lance-namespace", "obstore", "pyarrow")
+
+
+@click.command(cls=Command)
+@pass_state
+def doctor(state: State) -> Answer:
+    """Check the store and this machine.
+
+    Of the store: rights, conditional writes, listings, clock. Of the machine: versions, Java, Spark.
+    Writes small objects below the root, and removes them again.
+    """
+    from relance.storage.checkup import Verdict
+
+    catalog = state.catalog
+    checks = [*_machine(), *catalog.check_store(), *_spark()]
+    bad = [each for each in checks if each.verdict is Verdict.BAD]
+    rows = [
+        [
+            each.name,
+            each.verdict.value,
+            state.redact(each.detail + (f"; {each.remedy}" if each.remedy else "")),
+        ]
+        for each in checks
+    ]
+    result = {
+        "root": catalog.root_uri,
+        "named_by": state.lake.named_by,
+        "checks": [
+            {
+                "name": each.name,
+                "verdict": each.verdict.value,
+                "detail": state.redact(each.detail),
+                "remedy": each.remedy,
+            }
+            for each in checks
+        ],
+    }
+    problem = None
+    if bad:
+        names = ", ".join(each.name for each in bad)
+        what = f"{several(len(bad), 'check')} failed: {names}"
+        problem = Failure("Doctor", what, bad[0].remedy or "see the list above", Exit.FAILED)
+    where = f"{catalog.root_uri} (named by {state.lake.named_by})"
+    return Answer(result, [where, "", Grid(["CHECK", "RESULT", ""], rows)], problem)
+
+
+def _machine() -> list[Check]:
+    from relance.storage.checkup import Check, Verdict
+
+    found = [Check("python", Verdict.GOOD, platform.python_version())]
+    return found + [Check(each, Verdict.GOOD, _version(each)) for each in _LIBRARIES]
+
+
+def _version(library: str) -> str:
+    from importlib.metadata import PackageNotFoundError
+
+    from relance import __version__
+
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return __version__ if library == "relance" else "unknown"
+
+
+def _spark() -> list[Check]:
+    """Tell whether Spark can be used; a catalog does without it."""
+    from relance.errors import UnsupportedOperationError
+    from relance.storage.checkup import Check, Verdict
+
+    try:
+        from relance.spark.requirements import check_java, found_versions
+    except UnsupportedOperationError as error:
+        return [
+            Check("pyspark", Verdict.UNKNOWN, error.detail),
+            Check("java", Verdict.UNKNOWN, "not looked for"),
+        ]
+    pyspark, java = found_versions()
+    checks = [Check("pyspark", Verdict.GOOD, str(pyspark))]
+    try:
+        check_java()
+    except UnsupportedOperationError as error:
+        return [*checks, Check("java", Verdict.UNKNOWN, error.detail)]
+    return [*checks, Check("java", Verdict.GOOD, str(java))]

@@ -1,0 +1,170 @@
+"""From an error to what the user is told: one line what, one line what to do, and an exit code."""
+
+from __future__ import annotations
+
+import ast
+import re
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relance.cli.exits import CliError, Exit
+
+if TYPE_CHECKING:
+    from relance.errors import RelanceError
+
+Redact = Callable[[str], str]
+
+_UNDROP_CALL = re.compile(r":?\s*undrop_table\((\[.*?\])\)")
+_OBJECT_ID = re.compile(r"'([^'\s]*\$[^'\s]*)'")
+_REPORT = "this should not happen: run it again with --debug, and report what it prints"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as it is shown."""
+
+    kind: str
+    what: str
+    to_do: str
+    exit_code: Exit
+    code: int | None = None
+    """The namespace specification's, if it has one for this."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for the document that `--json` prints."""
+        return {"type": self.kind, "code": self.code, "message": self.what, "hint": self.to_do}
+
+
+def failure_of(error: BaseException, redact: Redact) -> Failure:
+    """Return what to say about an error, without secrets."""
+    if isinstance(error, CliError):
+        kind = _KINDS.get(error.exit_code, "Usage")
+        return Failure(kind, redact(error.what), redact(error.to_do), error.exit_code)
+    if isinstance(error, click.UsageError):
+        return _usage(error, redact)
+    if isinstance(error, click.ClickException):
+        return Failure("Usage", redact(error.format_message()), "see relance --help", Exit.USAGE)
+    if type(error).__module__.startswith("relance.") or _is_ours(error):
+        return _of_relance(error, redact)  # type: ignore[arg-type]  # just checked
+    if isinstance(error, OSError) and error.filename is not None:
+        what = f"{error.strerror}: {error.filename}"
+        return Failure(type(error).__name__, redact(what), "check the path and its permissions", Exit.FAILED)
+    what = _one_line(f"{type(error).__name__}: {error}")
+    return Failure(type(error).__name__, redact(what), _REPORT, Exit.FAILED)
+
+
+def _is_ours(error: BaseException) -> bool:
+    return any(each.__name__ == "RelanceError" for each in type(error).__mro__)
+
+
+def _usage(error: click.UsageError, redact: Redact) -> Failure:
+    command = error.ctx.command_path if error.ctx is not None else "relance"
+    return Failure("Usage", redact(_one_line(error.format_message())), f"see {command} --help", Exit.USAGE)
+
+
+def _of_relance(error: RelanceError, redact: Redact) -> Failure:
+    what = _one_line(str(error))
+    called = _UNDROP_CALL.search(what)
+    if called is not None:
+        to_do = f"bring it back: relance undrop {_written(called[1])}"
+        what = what[: called.start()] + what[called.end() :]
+    else:
+        to_do = _HINTS.get(type(error).__name__) or _inherited_hint(error)
+    # The catalog writes 'a$b', which a shell takes for something else; commands take a.b.
+    what = _OBJECT_ID.sub(lambda found: f"'{_dotted(found[1].split('$'))}'", what)
+    return Failure(type(error).__name__, redact(what), to_do, exit_of(error), error.spec_code)
+
+
+def _written(parts: str) -> str:
+    return _dotted(ast.literal_eval(parts))
+
+
+def _dotted(parts: list[str]) -> str:
+    from relance.identifiers import format_id
+
+    return format_id(parts)
+
+
+def _inherited_hint(error: BaseException) -> str:
+    return next((_HINTS[each.__name__] for each in type(error).__mro__ if each.__name__ in _HINTS), _REPORT)
+
+
+def exit_of(error: BaseException) -> Exit:
+    """Return the exit code that an error of the catalog leads to."""
+    for each in type(error).__mro__:
+        if each.__name__ in _EXITS:
+            return _EXITS[each.__name__]
+    return Exit.FAILED
+
+
+def details_of(error: BaseException, redact: Redact) -> str:
+    """Return the traceback, for `--debug`."""
+    return redact("".join(traceback.format_exception(error)))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+_KINDS = {
+    Exit.REFUSED: "Refused",
+    Exit.NOT_FOUND: "NotFound",
+    Exit.FAILED: "Failed",
+    Exit.CONFLICT: "Conflict",
+}
+
+_EXITS: dict[str, Exit] = {
+    "UnsupportedOperationError": Exit.USAGE,
+    "InvalidInputError": Exit.USAGE,
+    "TableSchemaValidationError": Exit.USAGE,
+    "NamespaceNotFoundError": Exit.NOT_FOUND,
+    "TableNotFoundError": Exit.NOT_FOUND,
+    "TableIndexNotFoundError": Exit.NOT_FOUND,
+    "TableTagNotFoundError": Exit.NOT_FOUND,
+    "TransactionNotFoundError": Exit.NOT_FOUND,
+    "TableVersionNotFoundError": Exit.NOT_FOUND,
+    "TableColumnNotFoundError": Exit.NOT_FOUND,
+    "TableBranchNotFoundError": Exit.NOT_FOUND,
+    "NamespaceAlreadyExistsError": Exit.CONFLICT,
+    "NamespaceNotEmptyError": Exit.CONFLICT,
+    "TableAlreadyExistsError": Exit.CONFLICT,
+    "TableIndexAlreadyExistsError": Exit.CONFLICT,
+    "TableTagAlreadyExistsError": Exit.CONFLICT,
+    "TableBranchAlreadyExistsError": Exit.CONFLICT,
+    "InvalidTableStateError": Exit.CONFLICT,
+    "ConcurrentModificationError": Exit.CONFLICT,
+    "PermissionDeniedError": Exit.STORE,
+    "UnauthenticatedError": Exit.STORE,
+    "ServiceUnavailableError": Exit.STORE,
+    "ThrottlingError": Exit.STORE,
+    "InternalError": Exit.FAILED,
+}
+"""By the name of the class: loading the classes themselves takes a second. A test keeps both in step."""
+
+_HINTS: dict[str, str] = {
+    "UnsupportedOperationError": "this catalog or machine cannot do it: see relance doctor",
+    "InvalidInputError": "mend what it names; relance COMMAND --help shows how it is written",
+    "TableSchemaValidationError": "the rows must have the columns of the table: see relance show TABLE",
+    "NamespaceNotFoundError": "see what is there: relance ls --tree; make it: relance create-namespace NAME",
+    "TableNotFoundError": "see what is there: relance ls --tree, and what was dropped: relance ls --dropped",
+    "TableIndexNotFoundError": "see the indexes: relance show TABLE",
+    "TableTagNotFoundError": "see the tags: relance show TABLE",
+    "TransactionNotFoundError": "see the versions: relance versions TABLE",
+    "TableVersionNotFoundError": "see the versions: relance versions TABLE",
+    "TableColumnNotFoundError": "see the columns: relance show TABLE",
+    "TableBranchNotFoundError": "see the branches: relance show TABLE",
+    "NamespaceAlreadyExistsError": "choose another name, or pass --exist-ok",
+    "NamespaceNotEmptyError": "drop all that is in it too, which undrop brings back: --cascade",
+    "TableAlreadyExistsError": "choose another name; relance status TABLE tells what has this one",
+    "InvalidTableStateError": "see its state: relance status TABLE and relance show TABLE",
+    "ConcurrentModificationError": "somebody else was at work on it: look again, and run it again",
+    "OutcomeUnknownError": "it may have happened: look before you run it again",
+    "PermissionDeniedError": "check the credentials and what they may do: relance doctor",
+    "UnauthenticatedError": "check the credentials: relance doctor",
+    "ServiceUnavailableError": "check that the store can be reached: relance doctor",
+    "ThrottlingError": "wait a little, or pass a --rate-limit where there is one",
+}

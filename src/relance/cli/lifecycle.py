@@ -1,0 +1,249 @@
+"""Names and their lifecycle: create-namespace, rename, drop, undrop, register, deregister, protect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from relance.cli.asking import confirm
+from relance.cli.base import Command
+from relance.cli.exits import CliError, Exit
+from relance.cli.failures import Failure, failure_of
+from relance.cli.output import Answer
+from relance.cli.params import ANY, DROPPED, DURATION, NAMESPACE, TABLE, yes_option
+from relance.cli.state import State, pass_state
+from relance.cli.words import id_text, moment, several
+
+Id = tuple[str, ...]
+
+
+def _each(state: State, names: Sequence[Id], act: Callable[[Id], tuple[dict[str, Any], str]]) -> Answer:
+    """Do something to each name; one that fails does not keep the others from it."""
+    from relance.errors import RelanceError
+
+    done: list[dict[str, Any]] = []
+    text: list[str] = []
+    failures: list[Failure] = []
+    for name in names:
+        try:
+            fields, line = act(name)
+        except RelanceError as error:
+            failure = failure_of(error, state.redact)
+            failures.append(failure)
+            done.append({"name": id_text(name), "error": failure.as_json()})
+            if len(names) > 1:
+                text.append(f"{id_text(name)}: failed: {failure.what}")
+        else:
+            done.append({"name": id_text(name), **fields, "error": None})
+            text.append(line)
+    if not failures:
+        return Answer({"done": done}, text)
+    codes = {each.exit_code for each in failures}
+    problem = failures[0]
+    if len(names) > 1:
+        what = f"{len(failures)} of {len(names)} failed"
+        exit_code = codes.pop() if len(codes) == 1 else Exit.FAILED
+        problem = Failure("Partial", what, failures[0].to_do, exit_code)
+    return Answer({"done": done}, text, problem)
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    if wrong := [each for each in texts if "=" not in each]:
+        raise CliError(f"property {wrong[0]!r} has no value", "write it as NAME=VALUE", Exit.USAGE)
+    split = (each.partition("=") for each in texts)
+    return {name: value for name, _, value in split}
+
+
+_property = click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property it gets; may come again.",
+)
+
+
+@click.command(cls=Command, name="create-namespace")
+@click.argument("namespace", type=NAMESPACE)
+@_property
+@click.option("--parents", "-p", is_flag=True, help="Also create the namespaces it is in.")
+@click.option("--exist-ok", is_flag=True, help="It is no error when it exists.")
+@pass_state
+def create_namespace(
+    state: State, namespace: Id, *, properties: Sequence[str], parents: bool, exist_ok: bool
+) -> Answer:
+    """Create a namespace."""
+    catalog = state.new_catalog
+    pairs = _pairs(properties)
+    for depth in range(1, len(namespace)) if parents else ():
+        catalog.create_namespace({"id": list(namespace[:depth]), "mode": "exist_ok"})
+    catalog.create_namespace(
+        {
+            "id": list(namespace),
+            "mode": "exist_ok" if exist_ok else "create",
+            "properties": pairs or None,
+        }
+    )
+    name = id_text(namespace)
+    return Answer({"namespace": name, "properties": pairs}, [f"{name} is there"])
+
+
+@click.command(cls=Command)
+@click.argument("table", type=TABLE)
+@click.argument("new_name", type=ANY)
+@pass_state
+def rename(state: State, table: Id, new_name: Id) -> Answer:
+    """Give a table another id; no data is copied."""
+    state.catalog.rename_table(
+        {"id": list(table), "new_table_name": new_name[-1], "new_namespace_id": list(new_name[:-1])}
+    )
+    old, new = id_text(table), id_text(new_name)
+    return Answer({"table": new, "before": old}, [f"{old} is {new} now"])
+
+
+@click.command(cls=Command)
+@click.argument("names", type=ANY, nargs=-1, required=True)
+@click.option("--namespace", "namespaces", is_flag=True, help="The names are namespaces.")
+@click.option("--cascade", is_flag=True, help="With --namespace: also all that is in it.")
+@click.option("--ttl", type=DURATION, help="How long it can be undropped, such as 30d; default drop_ttl.")
+@click.option("--purge", "purge_now", is_flag=True, help="Delete the files of the tables at once, for good.")
+@yes_option
+@pass_state
+def drop(
+    state: State,
+    names: Sequence[Id],
+    *,
+    namespaces: bool,
+    cascade: bool,
+    ttl: timedelta | None,
+    purge_now: bool,
+    yes: bool,
+) -> Answer:
+    """Drop tables or namespaces; undrop brings them back."""
+    if cascade and not namespaces:
+        raise CliError("--cascade is for namespaces", "pass --namespace too", Exit.USAGE)
+    if purge_now and namespaces:
+        raise CliError("--purge is for tables", "drop the namespace, then: relance purge", Exit.USAGE)
+    catalog = state.catalog
+    if purge_now:
+        for each in names:
+            catalog.table_exists({"id": list(each)})
+        confirm(f"deleting {several(len(names), 'table')}", [id_text(each) for each in names], yes=yes)
+    wishes = {} if ttl is None else {"ttl_ms": str(round(ttl.total_seconds() * 1000))}
+
+    def act(name: Id) -> tuple[dict[str, Any], str]:
+        if namespaces:
+            behavior = "cascade" if cascade else "restrict"
+            response = catalog.drop_namespace({"id": list(name), "behavior": behavior, "context": wishes})
+            told = response.properties or {}
+        else:
+            more = {**wishes, "purge": "true"} if purge_now else wishes
+            told = catalog.drop_table({"id": list(name), "context": more}).properties or {}
+        return _told(name, told, namespace=namespaces)
+
+    return _each(state, names, act)
+
+
+def _told(name: Id, told: dict[str, str], *, namespace: bool) -> tuple[dict[str, Any], str]:
+    due = datetime.fromtimestamp(int(told["purge_after_ms"]) / 1000, UTC)
+    fields: dict[str, Any] = {
+        "deletion_id": told["deletion_id"],
+        "cascade_id": told.get("cascade_id"),
+        "purge_after": due,
+        "purged": told.get("purged") == "true",
+    }
+    if fields["purged"]:
+        return fields, f"{id_text(name)}: dropped and purged"
+    flag = " --namespace" if namespace else ""
+    line = f"{id_text(name)}: dropped; until {moment(due)}: relance undrop{flag} {id_text(name)}"
+    return fields, line
+
+
+@click.command(cls=Command)
+@click.argument("name", type=DROPPED)
+@click.option("--namespace", "namespaces", is_flag=True, help="The name is a namespace.")
+@click.option("--deletion-id", help="Which of several drops; relance ls --dropped shows them.")
+@click.option("--as", "new_name", type=ANY, help="Bring it back under another id.")
+@pass_state
+def undrop(
+    state: State, name: Id, *, namespaces: bool, deletion_id: str | None, new_name: Id | None
+) -> Answer:
+    """Bring back a dropped table or namespace.
+
+    Of a namespace, exactly what one drop of it took.
+    """
+    from relance.lifecycle.status import Exists
+
+    if namespaces:
+        if new_name is not None:
+            raise CliError("--as is for tables", "undrop the namespace under its own name", Exit.USAGE)
+        back = state.catalog.undrop_namespace(name, cascade_id=deletion_id)
+        return Answer(
+            {"restored": [id_text(each) for each in back]}, [f"{id_text(each)} is back" for each in back]
+        )
+    found = state.catalog.undrop_table(name, deletion_id=deletion_id, new_id=new_name)
+    text = f"{id_text(found.id)} is back"
+    if not isinstance(found, Exists):
+        text = f"{id_text(found.id)} is not dropped any more, and deregistered as it was before"
+    return Answer({"restored": [id_text(found.id)]}, [text])
+
+
+@click.command(cls=Command)
+@click.argument("table", type=ANY)
+@click.argument("location")
+@_property
+@click.option("--overwrite", is_flag=True, help="Also when the name is registered already.")
+@pass_state
+def register(state: State, table: Id, location: str, *, properties: Sequence[str], overwrite: bool) -> Answer:
+    """Show a Lance table in a directory of the root under a name."""
+    pairs = _pairs(properties)
+    response = state.catalog.register_table(
+        {
+            "id": list(table),
+            "location": location,
+            "mode": "overwrite" if overwrite else "create",
+            "properties": pairs or None,
+        }
+    )
+    name = id_text(table)
+    return Answer({"table": name, "location": response.location}, [f"{name} is at {response.location}"])
+
+
+@click.command(cls=Command)
+@click.argument("table", type=TABLE)
+@pass_state
+def deregister(state: State, table: Id) -> Answer:
+    """Hide a table until it is registered again; its data stays."""
+    response = state.catalog.deregister_table({"id": list(table)})
+    name, place = id_text(table), str(response.location).rstrip("/").rpartition("/")[2]
+    text = f"{name} is hidden; to show it again: relance register {name} '{place}'"
+    return Answer({"table": name, "location": response.location}, [text])
+
+
+@click.command(cls=Command)
+@click.argument("names", type=ANY, nargs=-1, required=True)
+@pass_state
+def protect(state: State, names: Sequence[Id]) -> Answer:
+    """Refuse drops of tables or namespaces."""
+
+    def act(name: Id) -> tuple[dict[str, Any], str]:
+        state.catalog.protect(name)
+        return {"protected": True}, f"{id_text(name)} is protected"
+
+    return _each(state, names, act)
+
+
+@click.command(cls=Command)
+@click.argument("names", type=ANY, nargs=-1, required=True)
+@pass_state
+def unprotect(state: State, names: Sequence[Id]) -> Answer:
+    """Allow drops of tables or namespaces again."""
+
+    def act(name: Id) -> tuple[dict[str, Any], str]:
+        state.catalog.unprotect(name)
+        return {"protected": False}, f"{id_text(name)} can be dropped"
+
+    return _each(state, names, act)

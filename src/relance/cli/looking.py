@@ -1,0 +1,309 @@
+"""Look at a catalog: ls, show, status, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relance.cli.base import Command
+from relance.cli.exits import CliError, Exit
+from relance.cli.failures import Failure
+from relance.cli.output import Answer, Branch, Grid, Part
+from relance.cli.params import ANY, NAMESPACE, TABLE, all_namespace_ids, all_table_ids
+from relance.cli.sizes import SIZE_HEADINGS, Size, sizes_of
+from relance.cli.state import State, pass_state
+from relance.cli.words import count, id_text, moment, several, size
+
+if TYPE_CHECKING:
+    from lance_namespace import DescribeTableResponse
+
+    from relance.lifecycle.status import SoftDeleted
+    from relance.namespace import DirectoryNamespace
+
+Id = tuple[str, ...]
+
+
+@click.command(cls=Command)
+@click.argument("namespace", type=NAMESPACE, required=False)
+@click.option("--recursive", "-r", is_flag=True, help="Also what is in the namespaces below.")
+@click.option("--tree", is_flag=True, help="As a tree, with all that is below.")
+@click.option("--sizes", is_flag=True, help="With rows, bytes, fragments and version; opens every table.")
+@click.option("--tables", "only_tables", is_flag=True, help="Only tables.")
+@click.option("--namespaces", "only_namespaces", is_flag=True, help="Only namespaces.")
+@click.option("--dropped", is_flag=True, help="Dropped tables, and from when a purge may take them.")
+@pass_state
+def ls(
+    state: State,
+    namespace: Id | None,
+    *,
+    recursive: bool,
+    tree: bool,
+    sizes: bool,
+    only_tables: bool,
+    only_namespaces: bool,
+    dropped: bool,
+) -> Answer:
+    """List tables and namespaces."""
+    catalog, inside = state.catalog, namespace or ()
+    if inside:
+        catalog.namespace_exists({"id": list(inside)})
+    if dropped:
+        return _list_dropped(catalog, namespace, sizes=sizes or tree)
+    both = only_tables == only_namespaces
+    spaces, tables = _find(catalog, inside, deep=recursive or tree)
+    spaces = spaces if both or only_namespaces else []
+    tables = tables if both or only_tables else []
+    found = sizes_of(catalog, tables) if sizes else {}
+    result = {
+        "root": catalog.root_uri,
+        "namespace": id_text(inside) if inside else None,
+        "namespaces": [{"namespace": id_text(each)} for each in spaces],
+        "tables": [{"table": id_text(each), **_size_fields(found.get(each), sizes)} for each in tables],
+    }
+    if tree:
+        return Answer(result, [_tree(catalog.root_uri, inside, spaces, tables, found)])
+    rows = [[id_text(each), "namespace", *([""] * len(SIZE_HEADINGS) if sizes else [])] for each in spaces]
+    rows += [[id_text(each), "table", *(found[each].cells if sizes else [])] for each in tables]
+    headings = ["NAME", "KIND", *(SIZE_HEADINGS if sizes else [])]
+    empty = f"nothing is in {id_text(inside) if inside else catalog.root_uri}"
+    return Answer(result, [Grid(headings, rows, frozenset(SIZE_HEADINGS), empty)])
+
+
+def _find(catalog: DirectoryNamespace, inside: Id, *, deep: bool) -> tuple[list[Id], list[Id]]:
+    if not deep:
+        names = catalog.list_namespaces({"id": list(inside)}).namespaces
+        tables = catalog.list_tables({"id": list(inside)}).tables
+        return [(*inside, each) for each in names], [(*inside, each) for each in tables]
+    depth = len(inside)
+    spaces = [each for each in all_namespace_ids(catalog) if each[:depth] == inside and each != inside]
+    return spaces, [each for each in all_table_ids(catalog) if each[:depth] == inside]
+
+
+def _size_fields(found: Size | None, wanted: bool) -> dict[str, Any]:
+    return found.as_json() if found is not None and wanted else {}
+
+
+def _tree(root: str, inside: Id, spaces: Sequence[Id], tables: Sequence[Id], found: dict[Id, Size]) -> Branch:
+    def branch(at: Id, label: str) -> Branch:
+        below = [branch(each, f"{each[-1]}/") for each in spaces if each[:-1] == at]
+        leaves = [Branch(_leaf(each, found)) for each in tables if each[:-1] == at]
+        return Branch(label, [*below, *leaves])
+
+    return branch(inside, id_text(inside) if inside else root)
+
+
+def _leaf(table: Id, found: dict[Id, Size]) -> str:
+    return table[-1] if table not in found else f"{table[-1]}  ({found[table].summary})"
+
+
+def _list_dropped(catalog: DirectoryNamespace, namespace: Id | None, *, sizes: bool) -> Answer:
+    if sizes:
+        raise CliError(
+            "--dropped goes with neither --sizes nor --tree",
+            "relance purge --dry-run tells sizes",
+            Exit.USAGE,
+        )
+    found = [
+        each
+        for each in catalog.list_dropped_tables()
+        if namespace is None or each.id[: len(namespace)] == namespace
+    ]
+    grid = Grid(
+        ["NAME", "STATE", "VERSION", "DROPPED", "PURGE AFTER", "DELETION ID"],
+        [
+            [
+                id_text(each.id),
+                each.state,
+                count(each.version),
+                moment(each.deleted_at),
+                moment(each.purge_after),
+                each.deletion_id,
+            ]
+            for each in found
+        ],
+        frozenset({"VERSION"}),
+        "nothing is dropped",
+    )
+    return Answer({"root": catalog.root_uri, "dropped": [dropped_fields(each) for each in found]}, [grid])
+
+
+def dropped_fields(status: SoftDeleted) -> dict[str, Any]:
+    """Return a dropped table for `--json`."""
+    return {
+        "table": id_text(status.id),
+        "state": status.state,
+        "version": status.version,
+        "deleted_at": status.deleted_at,
+        "purge_after": status.purge_after,
+        "deletion_id": status.deletion_id,
+        "cascade_id": status.cascade_id,
+    }
+
+
+@click.command(cls=Command)
+@click.argument("name", type=ANY)
+@pass_state
+def show(state: State, name: Id) -> Answer:
+    """Show one table (columns, size, indexes, tags) or namespace."""
+    from relance.errors import NamespaceNotFoundError, TableNotFoundError
+
+    catalog = state.catalog
+    try:
+        described = catalog.describe_table(
+            {"id": list(name), "load_detailed_metadata": True, "vend_credentials": False}
+        )
+    except TableNotFoundError as missing:
+        try:
+            return _show_namespace(catalog, name)
+        except NamespaceNotFoundError:
+            raise missing from None
+    return _show_table(catalog, name, described)
+
+
+def _show_namespace(catalog: DirectoryNamespace, name: Id) -> Answer:
+    properties = catalog.describe_namespace({"id": list(name)}).properties or {}
+    spaces, tables = _find(catalog, name, deep=False)
+    result = {
+        "namespace": id_text(name),
+        "properties": properties,
+        "protected": catalog.is_protected(name),
+        "namespaces": len(spaces),
+        "tables": len(tables),
+    }
+    facts = [
+        ["namespace", id_text(name)],
+        ["holds", f"{several(len(spaces), 'namespace')}, {several(len(tables), 'table')}"],
+        ["protected", "yes" if result["protected"] else "no"],
+        *([f"property {key}", value] for key, value in sorted(properties.items())),
+    ]
+    return Answer(result, [_facts(facts)])
+
+
+def _show_table(catalog: DirectoryNamespace, name: Id, described: DescribeTableResponse) -> Answer:
+    key = {"id": list(name)}
+    measured = described.metadata or {}
+    schema = described.var_schema
+    declared = bool(described.is_only_declared)
+    tags = {} if declared else catalog.list_table_tags(key).tags
+    branches = {} if declared else catalog.list_table_branches(key).branches
+    indexes = [] if declared else catalog.list_table_indices(key).indexes
+    result = {
+        "table": id_text(name),
+        "location": described.location,
+        "declared": declared,
+        "version": described.version,
+        "rows": _number(measured, "total_rows"),
+        "bytes": _number(measured, "total_files_size"),
+        "fragments": _number(measured, "total_fragments"),
+        "deleted_rows": _number(measured, "total_deletion_file_rows"),
+        "protected": catalog.is_protected(name),
+        "properties": described.properties or {},
+        "columns": [
+            {"name": each.name, "type": _type_text(each.type), "nullable": each.nullable}
+            for each in (schema.fields if schema is not None else [])
+        ],
+        "indexes": [
+            {"name": each.index_name, "columns": each.columns, "status": each.status} for each in indexes
+        ],
+        "tags": {tag: content.version for tag, content in tags.items()},
+        "branches": sorted(branches),
+    }
+    return Answer(result, _table_text(result))
+
+
+def _number(measured: dict[str, str], name: str) -> int | None:
+    return int(measured[name]) if name in measured else None
+
+
+def _table_text(result: dict[str, Any]) -> list[Part]:
+    facts = [
+        ["table", result["table"]],
+        ["location", result["location"]],
+        ["version", count(result["version"])],
+        ["rows", count(result["rows"])],
+        ["deleted rows", count(result["deleted_rows"])],
+        ["size", f"{size(result['bytes'])} in {several(result['fragments'] or 0, 'fragment')}"],
+        ["protected", "yes" if result["protected"] else "no"],
+        *([f"tag {tag}", f"version {version}"] for tag, version in sorted(result["tags"].items())),
+        *(["branch", each] for each in result["branches"]),
+        *([f"index {each['name']}", ", ".join(each["columns"])] for each in result["indexes"]),
+        *([f"property {key}", value] for key, value in sorted(result["properties"].items())),
+    ]
+    if result["declared"]:
+        return [_facts([*facts[:2], ["state", "declared: a name without rows"], *facts[6:]])]
+    columns = [
+        [each["name"], each["type"], "" if each["nullable"] else "not null"] for each in result["columns"]
+    ]
+    return [_facts(facts), "", Grid(["COLUMN", "TYPE", ""], columns)]
+
+
+def _type_text(kind: Any) -> str:
+    inner = [f"{each.name}: {_type_text(each.type)}" for each in kind.fields or []]
+    length = f"[{kind.length}]" if kind.length is not None else ""
+    return f"{kind.type}{length}" + (f"<{', '.join(inner)}>" if inner else "")
+
+
+def _facts(rows: Sequence[Sequence[str]]) -> Grid:
+    return Grid(["", ""], rows)
+
+
+@click.command(cls=Command)
+@click.argument("table", type=TABLE)
+@pass_state
+def status(state: State, table: Id) -> Answer:
+    """Tell whether a table exists, is dropped and until when, or is not there.
+
+    The exit code is 3 when it is not there.
+    """
+    from relance.lifecycle.status import Exists, SoftDeleted
+
+    found = state.catalog.table_status(table)
+    name = id_text(table)
+    if isinstance(found, Exists):
+        return Answer({"table": name, "status": "exists"}, [f"{name} exists"])
+    if isinstance(found, SoftDeleted):
+        text = (
+            f"{name} was dropped on {moment(found.deleted_at)} ({found.state}); "
+            f"a purge may take it from {moment(found.purge_after)}"
+        )
+        return Answer({"status": "dropped", **dropped_fields(found)}, [text, f"relance undrop {name}"])
+    missing = Failure(
+        "TableNotFoundError",
+        f"there is no table {name}",
+        "see what is there: relance ls --tree",
+        Exit.NOT_FOUND,
+        4,
+    )
+    return Answer({"table": name, "status": "not found"}, [], missing)
+
+
+@click.command(cls=Command)
+@click.argument("table", type=TABLE)
+@click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
+@pass_state
+def versions(state: State, table: Id, *, limit: int | None) -> Answer:
+    """List the versions of a table, newest first, with their tags."""
+    request = {"id": list(table), "descending": True, "limit": limit}
+    found = state.catalog.list_table_versions(request).versions
+    tags: dict[int, list[str]] = {}
+    for tag, content in state.catalog.list_table_tags({"id": list(table)}).tags.items():
+        if content.branch in {None, "main"}:
+            tags.setdefault(content.version, []).append(tag)
+    entries = [
+        {
+            "version": each.version,
+            "at": _at(each.timestamp_millis),
+            "tags": sorted(tags.get(each.version, [])),
+        }
+        for each in found
+    ]
+    rows = [[count(each["version"]), moment(each["at"]), ", ".join(each["tags"])] for each in entries]  # type: ignore[arg-type]  # the values of a mixed dictionary
+    grid = Grid(["VERSION", "AT", "TAGS"], rows, frozenset({"VERSION"}), "it has no version")
+    return Answer({"table": id_text(table), "versions": entries}, [grid])
+
+
+def _at(millis: int | None) -> datetime | None:
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)

@@ -1,0 +1,127 @@
+"""Arguments that commands share: ids with completion, durations, moments, engines, confirmation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from relance.cli.state import State
+
+if TYPE_CHECKING:
+    from relance.namespace import DirectoryNamespace
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class IdType(click.ParamType[Any]):
+    """An id such as prod.analytics.users; names with a dot in backticks. Completed from the catalog."""
+
+    def __init__(self, name: str, known: Callable[[DirectoryNamespace], Iterable[tuple[str, ...]]]) -> None:
+        self.name = name
+        self._known = known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str) or (ctx is not None and ctx.resilient_parsing):
+            return value
+        from relance.identifiers import parse_id
+
+        return parse_id(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return what the catalog has; nothing when it cannot be asked, since nobody can be told why."""
+        from relance.identifiers import format_id
+
+        try:
+            names = [format_id(each) for each in self._known(ctx.ensure_object(State).catalog)]
+        except Exception:  # noqa: BLE001  # a shell waits for words, not for errors
+            return []
+        return [CompletionItem(each) for each in sorted(set(names)) if each.startswith(incomplete)]
+
+
+def all_table_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
+    """Return the ids of all visible tables."""
+    from relance.identifiers import DELIMITER
+
+    return [tuple(each.split(DELIMITER)) for each in catalog.list_all_tables({}).tables]
+
+
+def all_namespace_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
+    """Return the ids of all namespaces but the root, each before what is in it."""
+    found: list[tuple[str, ...]] = []
+    waiting: list[tuple[str, ...]] = [()]
+    while waiting:
+        parent = waiting.pop()
+        children = [(*parent, each) for each in catalog.list_namespaces({"id": list(parent)}).namespaces]
+        found += children
+        waiting += children
+    return sorted(found)
+
+
+def _dropped_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
+    return [each.id for each in catalog.list_dropped_tables()]
+
+
+TABLE = IdType("table", all_table_ids)
+NAMESPACE = IdType("namespace", all_namespace_ids)
+ANY = IdType("name", lambda catalog: [*all_namespace_ids(catalog), *all_table_ids(catalog)])
+DROPPED = IdType("table", _dropped_ids)
+
+
+class _Duration(click.ParamType[Any]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, timedelta):
+            return value
+        from relance.config import parse_duration
+
+        return parse_duration(
+            value, what=f"--{param.name}".replace("_", "-") if param and param.name else "it"
+        )
+
+
+class _Moment(click.ParamType[Any]):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, datetime):
+            return value
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is no time: write it like 2026-03-01 or 2026-03-01T12:00:00+00:00", param, ctx
+            )
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+DURATION = _Duration()
+MOMENT = _Moment()
+
+
+def yes_option(command: _F) -> _F:
+    """Add --yes."""
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask before what cannot be undone.")(command)
+
+
+def dry_run_option(command: _F) -> _F:
+    """Add --dry-run."""
+    return click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")(command)
+
+
+def engine_options(command: _F) -> _F:
+    """Add --engine and --master."""
+    command = click.option(
+        "--master", metavar="URL", help="Where Spark runs, such as local[4] or spark://host:7077."
+    )(command)
+    return click.option(
+        "--engine",
+        type=click.Choice(["local", "spark"]),
+        help="Where to work: threads of this process, or Spark. Default local, spark with --master.",
+    )(command)

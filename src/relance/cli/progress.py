@@ -1,0 +1,60 @@
+"""How far a command has come: a bar or a count on a terminal, on standard error; nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relance.maintenance import Progress
+    from relance.operations.migration import MigrationProgress
+
+_SECONDS = 0.2
+
+
+def job_bar() -> Callable[[Progress], None] | None:
+    """Return what a maintenance job tells its progress."""
+    if not sys.stderr.isatty():
+        return None
+    from relance.maintenance import Display
+
+    return Display(sys.stderr)
+
+
+def migration_bar() -> Callable[[MigrationProgress], None] | None:
+    """Return what a migration tells its progress."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(progress: MigrationProgress) -> None:
+        sys.stderr.write(f"\rmigrate: {progress.done} of {progress.total} tables")
+        sys.stderr.write("\n" if progress.done == progress.total else "")
+        sys.stderr.flush()
+
+    return show
+
+
+@contextmanager
+def rows_bar(what: str) -> Iterator[Callable[[int], None] | None]:
+    """Give what is told the rows that went by; its line is gone when the block ends."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    shown, length = time.monotonic(), 0
+
+    def show(rows: int) -> None:
+        nonlocal shown, length
+        if time.monotonic() - shown >= _SECONDS:
+            text = f"{what}: {rows:,} rows"
+            shown, length = time.monotonic(), len(text)
+            sys.stderr.write(f"\r{text}")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r" + " " * length + "\r" if length else "")
+        sys.stderr.flush()

@@ -1,0 +1,301 @@
+"""Rows out of tables and into them: query, import, export."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import click
+
+from relance.cli.base import Command
+from relance.cli.engines import spark_session, wants_spark
+from relance.cli.exits import CliError, Exit
+from relance.cli.output import Answer, Grid
+from relance.cli.params import ANY, TABLE, engine_options
+from relance.cli.progress import rows_bar
+from relance.cli.state import State, pass_state
+from relance.cli.words import count, id_text, several
+
+if TYPE_CHECKING:
+    from relance.operations.transfer.exporting import Selection
+
+Id = tuple[str, ...]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_SHOWN = 20
+"""Rows that a query shows when it is not told how many."""
+
+_CELL = 60
+_FORMATS = ["parquet", "csv", "arrow", "json"]
+
+
+def _selection_options(command: _F) -> _F:
+    """Add the options that choose rows, columns and version."""
+    for option in (
+        click.option("--branch", help="Rows of a branch."),
+        click.option("--tag", help="Rows of the version with this tag."),
+        click.option("--version", type=click.IntRange(min=1), help="Rows of an older version."),
+        click.option("--limit", "-n", type=click.IntRange(min=0), help="At most so many rows."),
+        click.option("--where", metavar="SQL", help='Only rows for which this holds, such as "value > 20".'),
+        click.option("--columns", metavar="NAMES", help="Only these columns, with commas between them."),
+    ):
+        command = option(command)
+    return command
+
+
+def _selection(
+    *,
+    columns: str | None,
+    where: str | None,
+    limit: int | None,
+    version: int | None,
+    tag: str | None,
+    branch: str | None,
+) -> Selection:
+    from relance.operations.transfer.exporting import Selection
+
+    names = None if columns is None else [each.strip() for each in columns.split(",") if each.strip()]
+    return Selection(names, where, limit, None, version, tag, branch)
+
+
+@click.command(cls=Command)
+@click.argument("table", type=TABLE)
+@_selection_options
+@click.option("--count", "only_count", is_flag=True, help="Only how many rows there are.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["table", *_FORMATS]),
+    help="What to print; table by default, or what the name of --output tells. json is an object per line.",
+)
+@click.option("--output", "-o", type=click.Path(dir_okay=False), help="Write to this file.")
+@click.option("--overwrite", is_flag=True, help="Also when the file exists.")
+@pass_state
+def query(
+    state: State,
+    /,
+    table: Id,
+    *,
+    only_count: bool,
+    file_format: str | None,
+    output: str | None,
+    overwrite: bool,
+    **chosen: Any,
+) -> Answer:
+    """Print rows of a table.
+
+    As a table and with --json the first 20, otherwise all; --limit says how many.
+    """
+    catalog = state.catalog
+    if only_count:
+        return _count(state, table, chosen)
+    if output is not None:
+        if file_format == "table":
+            raise CliError(
+                "--format table is for the screen", f"use one of {', '.join(_FORMATS)}", Exit.USAGE
+            )
+        with rows_bar("query") as progress:
+            done = catalog.export_table(
+                table,
+                output,
+                _selection(**chosen),
+                file_format=file_format,
+                overwrite=overwrite,
+                progress=progress,
+            )
+        result = {"table": id_text(table), "path": output, "format": done.format, "rows": done.rows}
+        return Answer(result, [f"{several(done.rows, 'row')} in {output}"])
+    if file_format in {None, "table"} or state.json:
+        return _shown(state, table, chosen)
+    assert file_format is not None  # is shown as a table
+    if file_format in {"parquet", "arrow"} and sys.stdout.isatty():
+        raise CliError(
+            f"{file_format} is not for a terminal",
+            "write it to a file with --output, or into a pipe",
+            Exit.USAGE,
+        )
+    return Answer({}, write=lambda stream: _stream(state, table, chosen, file_format, stream))
+
+
+def _stream(state: State, table: Id, chosen: dict[str, Any], file_format: str, stream: TextIO) -> None:
+    from relance.operations.transfer.exporting import write_rows
+    from relance.operations.transfer.formats import Format
+
+    reader = state.catalog.scan_table(table, _selection(**chosen))
+    stream.flush()
+    write_rows(reader, stream.buffer, Format(file_format))
+    stream.buffer.flush()
+
+
+def _count(state: State, table: Id, chosen: dict[str, Any]) -> Answer:
+    if chosen["tag"] is not None or chosen["columns"] is not None or chosen["limit"] is not None:
+        raise CliError(
+            "--count goes with --where, --version and --branch", "leave out the others", Exit.USAGE
+        )
+    request = {
+        "id": list(table),
+        "predicate": chosen["where"],
+        "version": chosen["version"],
+        "branch": chosen["branch"],
+    }
+    rows = state.catalog.count_table_rows(request).count or 0
+    return Answer({"table": id_text(table), "rows": rows}, [count(rows)])
+
+
+def _shown(state: State, table: Id, chosen: dict[str, Any]) -> Answer:
+    """Return the first rows, and whether there are more."""
+    from relance.operations.transfer.json_rows import rows_of
+
+    asked = chosen["limit"]
+    most = _SHOWN if asked is None else asked
+    reader = state.catalog.scan_table(
+        table, _selection(**{**chosen, "limit": most + 1 if asked is None else most})
+    )
+    found = [row for batch in reader for row in rows_of(batch)]
+    more = len(found) > most
+    rows, names = found[:most], reader.schema.names
+    result = {"table": id_text(table), "columns": names, "rows": rows, "more": more}
+    numbers = frozenset(each.name for each in reader.schema if _is_number(str(each.type)))
+    grid = Grid(names, [[_cell(row[name]) for name in names] for row in rows], numbers, "no rows")
+    return Answer(result, [grid, *(["… and more: --limit says how many are shown"] if more else [])])
+
+
+def _is_number(kind: str) -> bool:
+    return kind.startswith(("int", "uint", "float", "double", "decimal", "half"))
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
+
+
+@click.command(cls=Command, name="import")
+@click.argument("table", type=ANY)
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--mode",
+    type=click.Choice(["create", "append", "overwrite"]),
+    default="create",
+    show_default=True,
+    help="create: the table must not exist. append: create it or add rows. overwrite: a new version with "
+    "only these rows; the old versions stay.",
+)
+@click.option("--format", "file_format", type=click.Choice(_FORMATS[:3]), help="Else the first name tells.")
+@click.option("--create-namespaces", is_flag=True, help="Create the namespaces it is in.")
+@engine_options
+@pass_state
+def import_(
+    state: State,
+    table: Id,
+    files: Sequence[str],
+    *,
+    mode: str,
+    file_format: str | None,
+    create_namespaces: bool,
+    engine: str | None,
+    master: str | None,
+) -> Answer:
+    """Write Parquet, CSV or Arrow files into a table, as one version."""
+    if wants_spark(engine, master):
+        return _import_with_spark(
+            state, table, files, mode=mode, file_format=file_format, spaces=create_namespaces, master=master
+        )
+    with rows_bar("import") as progress:
+        done = state.new_catalog.import_files(
+            table,
+            files,
+            mode=mode,
+            file_format=file_format,
+            create_namespaces=create_namespaces,
+            progress=progress,
+        )
+    result = {"table": id_text(done.id), "version": done.version, "rows": done.rows, "engine": "local"}
+    return Answer(result, [f"{id_text(done.id)}: {several(done.rows, 'row')} in version {done.version}"])
+
+
+def _import_with_spark(
+    state: State,
+    table: Id,
+    files: Sequence[str],
+    *,
+    mode: str,
+    file_format: str | None,
+    spaces: bool,
+    master: str | None,
+) -> Answer:
+    from relance.operations.transfer.formats import format_of
+
+    kind = format_of(files[0], file_format)
+    session = spark_session(state, master)
+    from relance.spark.files import import_files
+
+    saved = import_files(
+        session,
+        files,
+        table,
+        file_format=kind.value,
+        mode="error" if mode == "create" else mode,
+        create_namespaces=spaces,
+    )
+    result = {"table": id_text(saved.id), "version": saved.version, "rows": None, "engine": "spark"}
+    return Answer(result, [f"{id_text(saved.id)}: written in version {saved.version}"])
+
+
+@click.command(cls=Command)
+@click.argument("table", type=TABLE)
+@click.argument("path", type=click.Path())
+@_selection_options
+@click.option("--format", "file_format", type=click.Choice(_FORMATS), help="Else the name tells.")
+@click.option("--overwrite", is_flag=True, help="Also when it exists.")
+@engine_options
+@pass_state
+def export(
+    state: State,
+    /,
+    table: Id,
+    path: str,
+    *,
+    file_format: str | None,
+    overwrite: bool,
+    engine: str | None,
+    master: str | None,
+    **chosen: Any,
+) -> Answer:
+    """Write rows of a table to a file, or with Spark to a folder."""
+    selection = _selection(**chosen)
+    if not wants_spark(engine, master):
+        with rows_bar("export") as progress:
+            done = state.catalog.export_table(
+                table, path, selection, file_format=file_format, overwrite=overwrite, progress=progress
+            )
+        result = {
+            "table": id_text(table),
+            "path": path,
+            "format": done.format,
+            "rows": done.rows,
+            "engine": "local",
+        }
+        return Answer(result, [f"{several(done.rows, 'row')} in {path}"])
+    from relance.operations.transfer.formats import format_of
+
+    kind = format_of(path, file_format)
+    state.catalog.table_exists({"id": list(table)})
+    session = spark_session(state, master)
+    from relance.spark.files import export_files
+
+    export_files(
+        session,
+        table,
+        path,
+        file_format=kind.value,
+        columns=selection.columns,
+        where=selection.where,
+        limit=selection.limit,
+        version=selection.version,
+        tag=selection.tag,
+        branch=selection.branch,
+        overwrite=overwrite,
+    )
+    result = {"table": id_text(table), "path": path, "format": kind, "rows": None, "engine": "spark"}
+    return Answer(result, [f"{id_text(table)} is in {path}"])

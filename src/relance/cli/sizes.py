@@ -1,0 +1,67 @@
+"""How big tables are, for listings: opened several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from relance.cli.words import count, size
+
+if TYPE_CHECKING:
+    from relance.namespace import DirectoryNamespace
+
+SIZE_HEADINGS = ("ROWS", "SIZE", "FRAGMENTS", "VERSION")
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What one table holds; None is not known."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    fragments: int | None = None
+    version: int | None = None
+    error: str | None = None
+    """Why it cannot be read."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for `--json`."""
+        return asdict(self)
+
+    @property
+    def cells(self) -> list[str]:
+        if self.error is not None:
+            return ["unreadable", "-", "-", "-"]
+        return [count(self.rows), size(self.bytes), count(self.fragments), count(self.version)]
+
+    @property
+    def summary(self) -> str:
+        return "unreadable" if self.error else f"{count(self.rows)} rows, {size(self.bytes)}"
+
+
+def sizes_of(catalog: DirectoryNamespace, tables: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Size]:
+    """Return the size of each table; one that cannot be read does not keep the others from being."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(tables, pool.map(lambda each: _size(catalog, each), tables), strict=True))
+
+
+def _size(catalog: DirectoryNamespace, table: tuple[str, ...]) -> Size:
+    from relance.errors import RelanceError
+
+    try:
+        found = catalog.describe_table(
+            {"id": list(table), "load_detailed_metadata": True, "vend_credentials": False}
+        )
+    except RelanceError as error:
+        return Size(error=str(error))
+    measured = found.metadata or {}
+    return Size(
+        rows=int(measured.get("total_rows", 0)),
+        bytes=int(measured.get("total_files_size", 0)),
+        fragments=int(measured.get("total_fragments", 0)),
+        version=found.version,
+    )

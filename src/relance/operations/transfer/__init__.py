@@ -1,0 +1,1 @@
+"""Rows from files into tables, and from tables into files, a batch at a time."""

@@ -1,0 +1,137 @@
+"""Read rows of a table as a stream, and export them into a file that is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from relance.errors import InvalidInputError
+from relance.operations.context import Context
+from relance.operations.data.expressions import check_expressions
+from relance.operations.datasets import open_dataset
+from relance.operations.places import table_id_of, visible_table
+from relance.operations.targets import Target
+from relance.operations.transfer.formats import Format, format_of, open_writer
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows and columns of which version."""
+
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    limit: int | None = None
+    offset: int | None = None
+    version: int | None = None
+    tag: str | None = None
+    branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export did."""
+
+    path: str
+    format: Format
+    rows: int
+
+
+def scan(context: Context, parts: Sequence[str], chosen: Selection) -> pa.RecordBatchReader:
+    """Return the rows as they are read.
+
+    Raises:
+        TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
+        InvalidInputError: a column or the filter cannot be used.
+    """
+    if chosen.limit is not None and chosen.limit < 0:
+        raise InvalidInputError(f"limit is {chosen.limit}: it must not be negative")
+    check_expressions([chosen.where])
+    found = visible_table(context, table_id_of(context, parts))
+    dataset = open_dataset(context, found, version=chosen.version, tag=chosen.tag, branch=chosen.branch)
+    target = Target(found, chosen.branch, dataset, context.lance_options())
+    with target.errors():
+        reader = dataset.scanner(
+            columns=None if chosen.columns is None else list(chosen.columns),
+            filter=chosen.where,
+            limit=chosen.limit,
+            offset=chosen.offset,
+        ).to_reader()
+        schema = reader.schema
+
+    def batches() -> object:
+        with target.errors():
+            yield from reader
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def export_table(
+    context: Context,
+    parts: Sequence[str],
+    path: str,
+    chosen: Selection,
+    *,
+    file_format: str | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Exported:
+    """Write the rows into one file, which appears when all of it is there.
+
+    Raises:
+        TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
+        InvalidInputError: the file exists and is not to be overwritten, or its folder is missing, or the
+            format cannot hold the columns.
+    """
+    kind = format_of(path, file_format)
+    place = Path(path)
+    if place.is_dir() or (place.exists() and not overwrite):
+        raise InvalidInputError(f"{path!r} exists: choose another name, or overwrite it")
+    if not place.parent.is_dir():
+        raise InvalidInputError(f"there is no folder {str(place.parent)!r}")
+    reader = scan(context, parts, chosen)
+    handle, partial = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    try:
+        with os.fdopen(handle, "wb") as sink:
+            rows = write_rows(reader, sink, kind, progress=progress)
+        os.chmod(partial, 0o666 & ~_umask())
+        os.replace(partial, place)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+    return Exported(path, kind, rows)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_rows(
+    reader: pa.RecordBatchReader,
+    sink: BinaryIO,
+    kind: Format,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Write what the reader yields to a stream, and return how many rows that were.
+
+    Raises:
+        InvalidInputError: the format cannot hold the columns.
+    """
+    rows = 0
+    with open_writer(sink, kind, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+            if progress is not None:
+                progress(rows)
+    return rows

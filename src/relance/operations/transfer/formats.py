@@ -1,0 +1,230 @@
+"""Files of rows: which format a name means, how one is read, how one is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from relance.errors import InvalidInputError
+from relance.operations.transfer.json_rows import plain, rows_of
+
+
+class Format(StrEnum):
+    """What a file holds."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    ARROW = "arrow"
+    """The IPC file format; a stream is read too."""
+    JSON = "json"
+    """One object per line; only written."""
+
+
+_ENDINGS = {
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+    ".csv": Format.CSV,
+    ".arrow": Format.ARROW,
+    ".arrows": Format.ARROW,
+    ".ipc": Format.ARROW,
+    ".feather": Format.ARROW,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSON,
+    ".ndjson": Format.JSON,
+}
+READABLE = (Format.PARQUET, Format.CSV, Format.ARROW)
+
+
+class BatchWriter(Protocol):
+    """Takes batches, one after another."""
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write a batch."""
+
+
+def format_of(path: str, asked: str | None = None) -> Format:
+    """Return the format that was asked for, or else the one that the name of the file means.
+
+    Raises:
+        InvalidInputError: neither tells.
+    """
+    known = ", ".join(Format)
+    if asked is not None:
+        try:
+            return Format(asked)
+        except ValueError:
+            raise InvalidInputError(f"unknown format {asked!r}: use one of {known}") from None
+    found = _ENDINGS.get(Path(path).suffix.lower())
+    if found is None:
+        raise InvalidInputError(
+            f"the name {path!r} does not tell what it holds: give a format, one of {known}"
+        )
+    return found
+
+
+def open_rows(paths: Sequence[str], kind: Format) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema of files, which is that of the first, and their rows as they are read.
+
+    Raises:
+        InvalidInputError: there is no such file, or it is not of this format.
+    """
+    files = _files(paths, kind)
+    if kind is Format.JSON:
+        raise InvalidInputError(f"rows are read from {', '.join(READABLE)}, not from json")
+    with _read_errors(files[0]):
+        schema = _schema(files[0], kind)
+    if len(set(schema.names)) < len(schema.names):
+        raise InvalidInputError(f"{files[0]} has two columns of the same name")
+    return schema, _batches(files, kind, schema)
+
+
+def _files(paths: Sequence[str], kind: Format) -> list[str]:
+    """Return the files, those of a folder in the order of their names."""
+    found: list[str] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = [each for each in sorted(path.rglob("*")) if _ENDINGS.get(each.suffix.lower()) is kind]
+            if not inside:
+                raise InvalidInputError(f"folder {str(path)!r} holds no {kind} file")
+            found += map(str, inside)
+        elif path.exists():
+            found.append(str(path))
+        else:
+            raise InvalidInputError(f"there is no file {str(path)!r}")
+    if not found:
+        raise InvalidInputError("no file is named")
+    return found
+
+
+def _schema(path: str, kind: Format) -> pa.Schema:
+    if kind is Format.PARQUET:
+        return pa.parquet.read_schema(path)
+    if kind is Format.CSV:
+        with pa.csv.open_csv(path) as reader:
+            return reader.schema
+    with _open_arrow(path) as opened:
+        return opened.schema
+
+
+def _batches(files: Sequence[str], kind: Format, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for path in files:
+        with _read_errors(path):
+            for batch in _batches_of(path, kind, schema):
+                yield batch.cast(schema) if batch.schema != schema else batch
+
+
+def _batches_of(path: str, kind: Format, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if kind is Format.PARQUET:
+        with pa.parquet.ParquetFile(path) as file:
+            yield from file.iter_batches()
+    elif kind is Format.CSV:
+        # Types as the start of the first file has them: a later value that does not fit is an error.
+        types = pa.csv.ConvertOptions(column_types=schema)
+        with pa.csv.open_csv(path, convert_options=types) as reader:
+            yield from reader
+    else:
+        with _open_arrow(path) as opened:
+            if isinstance(opened, pa.RecordBatchFileReader):
+                yield from (opened.get_batch(number) for number in range(opened.num_record_batches))
+            else:
+                yield from opened
+
+
+@contextmanager
+def _open_arrow(path: str) -> Iterator[pa.RecordBatchFileReader | pa.RecordBatchStreamReader]:
+    with ExitStack() as stack:
+        source = stack.enter_context(pa.OSFile(path, "rb"))
+        aligned = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
+        start = source.read(6)
+        source.seek(0)
+        opener = pa.ipc.open_file if start == b"ARROW1" else pa.ipc.open_stream
+        yield stack.enter_context(opener(source, options=aligned))
+
+
+@contextmanager
+def _read_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
+        raise InvalidInputError(f"{path} cannot be read: {' '.join(str(cause).split())}") from cause
+
+
+class _CsvWriter:
+    """Writes CSV; nested values as JSON, which CSV has no other way for."""
+
+    def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
+        self._nested = [index for index, each in enumerate(schema) if pa.types.is_nested(each.type)]
+        for index in self._nested:
+            schema = schema.set(index, pa.field(schema.field(index).name, pa.string()))
+        self._schema = schema
+        self._writer = pa.csv.CSVWriter(sink, schema)
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        columns = list(batch.columns)
+        for index in self._nested:
+            values = columns[index].to_pylist()
+            texts = [None if each is None else json.dumps(plain(each)) for each in values]
+            columns[index] = pa.array(texts, pa.string())
+        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _ArrowWriter:
+    """Writes an Arrow file, without dictionaries: it has one per column, and each fragment its own."""
+
+    def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
+        for index, field in enumerate(schema):
+            if pa.types.is_dictionary(field.type):
+                schema = schema.set(index, field.with_type(field.type.value_type))
+        self._schema = schema
+        self._writer = pa.ipc.new_file(sink, schema)
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch if batch.schema == self._schema else batch.cast(self._schema))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _JsonWriter:
+    def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
+        self._sink = sink
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        for row in rows_of(batch):
+            self._sink.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+
+    def close(self) -> None:
+        self._sink.flush()
+
+
+@contextmanager
+def open_writer(sink: BinaryIO, kind: Format, schema: pa.Schema) -> Iterator[BatchWriter]:
+    """Write batches of a schema to a stream; the end is written when the block ends.
+
+    Raises:
+        InvalidInputError: the format has no way to write a column.
+    """
+    try:
+        if kind is Format.PARQUET:
+            writer = pa.parquet.ParquetWriter(sink, schema)
+        elif kind is Format.ARROW:
+            writer = _ArrowWriter(sink, schema)
+        else:
+            writer = (_CsvWriter if kind is Format.CSV else _JsonWriter)(sink, schema)
+    except pa.ArrowException as cause:
+        raise InvalidInputError(f"{kind} cannot hold these columns: {cause}") from cause
+    try:
+        yield writer
+    finally:
+        writer.close()

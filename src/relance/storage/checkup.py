@@ -1,0 +1,124 @@
+"""A look at a store for people: may we read and write, does it honour conditions, do its clocks agree?"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from relance.clock import Clock
+from relance.errors import RelanceError
+from relance.storage.probe import PROBE_PREFIX, probe
+from relance.storage.protocol import ObjectStorage
+
+_BODY = b"written by a check of this store"
+
+
+class Verdict(StrEnum):
+    """What came of a check."""
+
+    GOOD = "good"
+    BAD = "bad"
+    UNKNOWN = "unknown"
+    """It could not be tried, since one before it failed, or the store does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
+    """What to do when it is bad."""
+
+
+def check_store(storage: ObjectStorage, clock: Clock, *, skew: timedelta) -> list[Check]:
+    """Try what a catalog needs of its store, with small objects that are removed again.
+
+    Never raises for what the store does: that is what it tells.
+    """
+    key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+    checks = [_tried("list", lambda: _list(storage), "let the credentials list the root")]
+    written = _tried("write", lambda: _write(storage, key), "let the credentials write below the root")
+    checks.append(written)
+    if written.verdict is not Verdict.GOOD:
+        untried = ("read", "list after write", "clock", "create-only", "replace", "delete")
+        return checks + [Check(name, Verdict.UNKNOWN, "nothing can be written") for name in untried]
+    try:
+        checks += [
+            _tried("read", lambda: _read(storage, key), "let the credentials read below the root"),
+            _tried("list after write", lambda: _listed(storage, key), "use a store with consistent listings"),
+            _clock(storage, clock, key, skew),
+            *_conditions(storage),
+        ]
+    finally:
+        deleted = _tried("delete", lambda: _delete(storage, key), "let the credentials delete below the root")
+    return [*checks, deleted]
+
+
+def _tried(name: str, attempt: Callable[[], str | None], remedy: str) -> Check:
+    """Return a check whose attempt gives what is wrong, or None, or raises it."""
+    try:
+        wrong = attempt()
+    except RelanceError as error:
+        wrong = str(error)
+    return Check(name, Verdict.GOOD, "works") if wrong is None else Check(name, Verdict.BAD, wrong, remedy)
+
+
+def _list(storage: ObjectStorage) -> None:
+    storage.list_level("")
+
+
+def _write(storage: ObjectStorage, key: str) -> None:
+    storage.create(key, _BODY)
+
+
+def _read(storage: ObjectStorage, key: str) -> str | None:
+    return None if storage.read(key).body == _BODY else "what was read is not what was written"
+
+
+def _listed(storage: ObjectStorage, key: str) -> str | None:
+    found = {each.key for each in storage.list_level("").files}
+    return None if key in found else "an object that was just written is not listed"
+
+
+def _delete(storage: ObjectStorage, key: str) -> str | None:
+    storage.delete(key)
+    return "an object is still there after it was deleted" if storage.which_exist([key]) else None
+
+
+def _clock(storage: ObjectStorage, clock: Clock, key: str, skew: timedelta) -> Check:
+    try:
+        modified = storage.head(key).modified
+    except RelanceError as error:
+        return Check("clock", Verdict.BAD, str(error), "let the credentials read below the root")
+    if modified is None:
+        return Check("clock", Verdict.UNKNOWN, "the store does not tell when objects were written")
+    # Stores tell whole seconds; a moment has passed since the object was written.
+    apart = abs(clock.now() - modified)
+    detail = f"{apart.total_seconds():.0f} s apart from the store"
+    if apart <= skew:
+        return Check("clock", Verdict.GOOD, detail)
+    remedy = f"set the clock of this machine, or the property clock_skew (now {skew.total_seconds():.0f} s)"
+    return Check("clock", Verdict.BAD, detail, remedy)
+
+
+def _conditions(storage: ObjectStorage) -> list[Check]:
+    remedy = "move the root to a store that honours it: see docs/stores.md"
+    try:
+        found = probe(storage)
+    except RelanceError as error:
+        return [Check(name, Verdict.BAD, str(error), remedy) for name in ("create-only", "replace")]
+    return [
+        Check(name, Verdict.GOOD, "honoured")
+        if honoured
+        else Check(name, Verdict.BAD, f"{what} is not honoured", remedy)
+        for name, honoured, what in (
+            ("create-only", found.create_only, "a write that must not replace"),
+            ("replace", found.replace, "a write that must replace one version only"),
+        )
+    ]

@@ -1,0 +1,107 @@
+"""What the tests of the command line share: a small lake, and short ways to call a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from click.testing import CliRunner
+
+from relance import DirectoryNamespace
+from relance.cli.app import app
+
+ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+SECRET = "s3cr3t-value-of-a-key"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command did."""
+
+    exit_code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document on standard output."""
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What the command gave."""
+        assert self.document["ok"], self.document
+        found = self.document["result"]
+        assert isinstance(found, dict)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A catalog on disk, and the command line on it."""
+
+    folder: Path
+
+    @property
+    def catalog(self) -> DirectoryNamespace:
+        return DirectoryNamespace(root=str(self.folder))
+
+    def run(self, *args: str) -> Ran:
+        """Run a command on this lake."""
+        return run("--root", str(self.folder), *args)
+
+    def ok(self, *args: str) -> str:
+        """Run a command that must succeed, and return what it printed."""
+        ran = self.run(*args)
+        assert ran.exit_code == 0, ran
+        return ran.out
+
+    def json(self, *args: str) -> dict[str, Any]:
+        """Run a command with --json that must succeed, and return its result."""
+        ran = self.run(*args, "--json")
+        assert ran.exit_code == 0, ran
+        return ran.result
+
+
+def run(*args: str) -> Ran:
+    """Run a command in this process, without a terminal."""
+    ran = CliRunner().invoke(app, list(args))
+    if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+        raise ran.exception
+    return Ran(ran.exit_code, ran.stdout, ran.stderr)
+
+
+def spawn(*args: str, folder: Path, **variables: str) -> Ran:
+    """Run a command in a process of its own."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "relance", *args],
+        cwd=folder,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Return an environment in which only these variables speak of a catalog."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RELANCE_")}
+    return {**plain, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+
+
+def ipc(table: pa.Table) -> bytes:
+    """Return the table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

@@ -1,0 +1,161 @@
+"""create-namespace, rename, drop, undrop, purge, register, deregister, protect."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from tests.cli.helpers import ROWS, Lake, ipc
+
+
+def _tables(lake: Lake) -> set[str]:
+    return {each["table"] for each in lake.json("ls", "-r")["tables"]}
+
+
+def test_a_namespace_is_created_with_properties_and_parents(lake: Lake) -> None:
+    assert lake.ok("create-namespace", "a.b.c", "-p", "--property", "k=v=w") == "a.b.c is there\n"
+    assert lake.json("show", "a.b.c")["properties"] == {"k": "v=w"}
+    again = lake.run("create-namespace", "a.b.c", "--json")
+    assert again.exit_code == 4
+    assert again.document["error"]["type"] == "NamespaceAlreadyExistsError"
+    assert lake.json("create-namespace", "a.b.c", "--exist-ok")["namespace"] == "a.b.c"
+
+
+def test_a_property_without_a_value_is_a_usage_error(lake: Lake) -> None:
+    assert lake.run("create-namespace", "a", "--property", "k").exit_code == 2
+    assert lake.run("show", "a").exit_code == 3
+
+
+def test_rename_into_another_namespace_and_back(lake: Lake) -> None:
+    assert lake.ok("rename", "readings", "prod.readings") == "readings is prod.readings now\n"
+    assert lake.json("rename", "prod.readings", "readings") == {
+        "table": "readings",
+        "before": "prod.readings",
+    }
+    assert "readings" in _tables(lake)
+
+
+def test_rename_to_a_taken_name_is_a_conflict(lake: Lake) -> None:
+    assert lake.run("rename", "readings", "prod.users").exit_code == 4
+
+
+def test_drop_and_undrop(lake: Lake) -> None:
+    text = lake.ok("drop", "readings", "prod.users")
+    assert "relance undrop prod.users" in text
+    assert _tables(lake) == {"prod.raw.`odd.name`"}
+    assert lake.ok("undrop", "readings") == "readings is back\n"
+    assert lake.json("undrop", "prod.users", "--as", "prod.people") == {"restored": ["prod.people"]}
+    assert _tables(lake) == {"prod.raw.`odd.name`", "readings", "prod.people"}
+
+
+def test_drop_of_several_goes_on_after_one_that_fails(lake: Lake) -> None:
+    ran = lake.run("drop", "nothing", "readings", "--json")
+    assert ran.exit_code == 3
+    failed, dropped = ran.document["result"]["done"]
+    assert failed["error"]["type"] == "TableNotFoundError"
+    assert dropped["error"] is None
+    assert "readings" not in _tables(lake)
+
+
+def test_drop_with_a_ttl(lake: Lake) -> None:
+    (done,) = lake.json("drop", "readings", "--ttl", "30d")["done"]
+    (entry,) = [each for each in lake.json("ls", "--dropped")["dropped"] if each["table"] == "readings"]
+    kept = datetime.fromisoformat(entry["purge_after"]) - datetime.fromisoformat(entry["deleted_at"])
+    assert kept == timedelta(days=30)
+    assert done["purge_after"] == entry["purge_after"]
+
+
+def test_a_namespace_is_dropped_with_all_that_is_in_it_only_when_asked(lake: Lake) -> None:
+    full = lake.run("drop", "--namespace", "prod")
+    assert full.exit_code == 4
+    assert "--cascade" in full.err
+    assert "relance undrop --namespace prod" in lake.ok("drop", "--namespace", "prod", "--cascade")
+    assert _tables(lake) == {"readings"}
+    back = lake.json("undrop", "--namespace", "prod")["restored"]
+    assert set(back) == {"prod", "prod.raw", "prod.users", "prod.raw.`odd.name`"}
+
+
+def test_cascade_without_namespace_is_a_usage_error(lake: Lake) -> None:
+    assert lake.run("drop", "prod", "--cascade").exit_code == 2
+
+
+def test_what_is_protected_is_not_dropped(lake: Lake) -> None:
+    assert lake.ok("protect", "prod.users") == "prod.users is protected\n"
+    assert lake.json("show", "prod.users")["protected"] is True
+    assert lake.run("drop", "prod.users").exit_code == 4
+    (done,) = lake.json("unprotect", "prod.users")["done"]
+    assert done["protected"] is False
+    assert lake.run("drop", "prod.users").exit_code == 0
+
+
+def test_drop_with_purge_wants_to_be_confirmed(lake: Lake) -> None:
+    refused = lake.run("drop", "readings", "--purge")
+    assert refused.exit_code == 5
+    assert "readings" in _tables(lake)
+    (done,) = lake.json("drop", "readings", "--purge", "--yes")["done"]
+    assert done["purged"] is True
+    assert not (lake.folder / "readings.lance").exists()
+
+
+def test_purge_takes_nothing_before_its_time(lake: Lake) -> None:
+    assert lake.ok("purge") == "no dropped table is due\n"
+    early = lake.run("purge", "gone", "--yes")
+    assert early.exit_code == 4
+    assert (lake.folder / "gone.lance").exists()
+
+
+def test_purge_dry_run_says_what_would_go_and_leaves_it(lake: Lake) -> None:
+    (entry,) = lake.json("purge", "gone", "--force", "--dry-run")["tables"]
+    assert entry["change"]["files"] > 0
+    assert "gone" in lake.ok("purge", "gone", "--force", "--dry-run")
+    assert (lake.folder / "gone.lance").exists()
+
+
+def test_purge_without_a_terminal_needs_yes(lake: Lake) -> None:
+    refused = lake.run("purge", "gone", "--force", "--json")
+    assert refused.exit_code == 5
+    assert refused.document["error"]["type"] == "Refused"
+    assert (lake.folder / "gone.lance").exists()
+    lake.ok("purge", "gone", "--force", "--yes")
+    assert not (lake.folder / "gone.lance").exists()
+
+
+def test_purge_of_all_that_is_due(lake: Lake) -> None:
+    lake.ok("drop", "prod.users", "--ttl", "0")
+    found = lake.json("purge", "--yes")["tables"]
+    assert [each["table"] for each in found] == []  # clocks may differ: it waits for that
+    lake_without_skew = lake.folder / "relance.toml"
+    lake_without_skew.write_text(
+        f'root = "{lake.folder}"\n[catalog]\nclock_skew = "0s"\nrequest_age_bound = "0s"\n'
+    )
+    ran = lake.run("--config", str(lake_without_skew), "purge", "--yes", "--json")
+    assert [each["table"] for each in ran.result["tables"]] == ["prod.users"], ran
+    assert lake.run("undrop", "prod.users").exit_code == 3
+
+
+def test_purge_of_one_of_several_drops(lake: Lake) -> None:
+    lake.ok("drop", "prod.users")
+    lake.catalog.create_table({"id": ["prod", "other"]}, ipc(ROWS))
+    (first,) = [each for each in lake.json("ls", "--dropped")["dropped"] if each["table"] == "prod.users"]
+    unknown = lake.run("purge", "prod.users", "--deletion-id", "nothing")
+    assert unknown.exit_code == 3
+    done = lake.json("purge", "prod.users", "--deletion-id", first["deletion_id"], "--force", "--yes")
+    assert done["files"] > 0
+    assert lake.run("status", "prod.users").exit_code == 3
+
+
+def test_force_without_names_is_refused(lake: Lake) -> None:
+    assert lake.run("purge", "--force", "--yes").exit_code == 2
+
+
+def test_deregister_and_register(lake: Lake) -> None:
+    text = lake.ok("deregister", "readings")
+    assert "relance register readings 'readings.lance'" in text
+    assert "readings" not in _tables(lake)
+    assert lake.json("register", "readings", "readings.lance")["table"] == "readings"
+    assert "readings" in _tables(lake)
+    hidden = lake.json("deregister", "prod.users")["location"]
+    assert "prod.people" in lake.ok("register", "prod.people", hidden.rpartition("/")[2])
+
+
+def test_register_outside_of_the_root_is_refused(lake: Lake) -> None:
+    assert lake.run("register", "x", "/somewhere/else.lance").exit_code == 2
