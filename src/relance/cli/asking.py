@@ -12,6 +12,11 @@ from relance.cli.output import note
 from relance.cli.words import listed
 
 
+def is_somebody_there() -> bool:
+    """Tell whether a question would be seen and could be answered."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def confirm(what: str, items: Sequence[str], *, yes: bool) -> None:
     """Return when the user agrees to what cannot be undone.
 
@@ -20,7 +25,7 @@ def confirm(what: str, items: Sequence[str], *, yes: bool) -> None:
     """
     if yes:
         return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not is_somebody_there():
         raise CliError(
             f"nothing was done: {what} cannot be undone, and there is no terminal to ask on",
             "pass --yes if you are sure; --dry-run, where there is one, shows what would go",

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Id = tuple[str, ...]
 
+_TELLING = ("version", "rows", "versions", "files", "bytes")
+"""A change in which none of these is anything is none."""
+
 
 @click.command(cls=Command)
 @click.argument("tables", type=DROPPED, nargs=-1)
@@ -313,6 +316,8 @@ def _entry(result: Result, failure: Failure | None) -> dict[str, Any]:
             "bytes": planned.bytes,
             "note": planned.note,
         }
+    if change is not None and not any(change.get(each) for each in _TELLING):
+        change = None
     return {
         "table": id_text(result.table),
         "change": change,

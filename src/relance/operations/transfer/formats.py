@@ -158,25 +158,34 @@ def _read_errors(path: str) -> Iterator[None]:
 
 
 class _CsvWriter:
-    """Writes CSV; nested values as JSON, which CSV has no other way for."""
+    """Writes CSV; nested values as JSON and bytes in base64, for which CSV has no way of its own."""
 
     def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
-        self._nested = [index for index, each in enumerate(schema) if pa.types.is_nested(each.type)]
-        for index in self._nested:
+        self._as_text = [index for index, each in enumerate(schema) if _has_no_text(each.type)]
+        for index in self._as_text:
             schema = schema.set(index, pa.field(schema.field(index).name, pa.string()))
         self._schema = schema
         self._writer = pa.csv.CSVWriter(sink, schema)
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         columns = list(batch.columns)
-        for index in self._nested:
+        for index in self._as_text:
             values = columns[index].to_pylist()
-            texts = [None if each is None else json.dumps(plain(each)) for each in values]
+            texts = [None if each is None else _text(plain(each)) for each in values]
             columns[index] = pa.array(texts, pa.string())
         self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _has_no_text(kind: pa.DataType) -> bool:
+    is_binary = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    return bool(pa.types.is_nested(kind) or any(each(kind) for each in is_binary))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 class _ArrowWriter:
