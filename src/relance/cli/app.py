@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from relance import __version__
-from relance.cli import completion, doctor, lifecycle, looking, maintaining, roots, rows
+from relance.cli import completion, doctor, lifecycle, looking, maintaining, past, policies, roots, rows, runs
 from relance.cli.base import Group
 from relance.cli.exits import Exit
 from relance.cli.failures import details_of, failure_of
@@ -94,6 +94,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     ),
     "Rows": (rows.query, rows.import_, rows.export, maintaining.delete_rows),
     "Upkeep": (maintaining.compact, maintaining.cleanup, roots.migrate, roots.scrub, doctor.doctor),
+    "Policies": (policies.policy, runs.plan, runs.run, past.history, past.report),
     "Shell": (completion.completion,),
 }
 """Every command, by what it is for."""

@@ -17,7 +17,9 @@ def is_somebody_there() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def confirm(what: str, items: Sequence[str], *, yes: bool) -> None:
+def confirm(
+    what: str, items: Sequence[str], *, yes: bool, preview: str = "--dry-run shows what would go"
+) -> None:
     """Return when the user agrees to what cannot be undone.
 
     Raises:
@@ -28,7 +30,7 @@ def confirm(what: str, items: Sequence[str], *, yes: bool) -> None:
     if not is_somebody_there():
         raise CliError(
             f"nothing was done: {what} cannot be undone, and there is no terminal to ask on",
-            "pass --yes if you are sure; --dry-run, where there is one, shows what would go",
+            f"pass --yes if you are sure; {preview}",
             Exit.REFUSED,
         )
     note(f"{what} cannot be undone:")

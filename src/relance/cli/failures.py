@@ -66,7 +66,18 @@ def _usage(error: click.UsageError, redact: Redact) -> Failure:
     return Failure("Usage", redact(_one_line(error.format_message())), f"see {command} --help", Exit.USAGE)
 
 
+def _of_policy(error: RelanceError, redact: Redact) -> Failure:
+    """Return the first complaint about a policy file; `policy check` shows all of them."""
+    first, *rest = str(error.detail).splitlines()
+    what = f"{first} (and {len(rest)} more)" if rest else first
+    file = first.partition(":")[0]
+    to_do = f"mend it; relance policy check {file} shows all"
+    return Failure("PolicyError", redact(what), redact(to_do), Exit.USAGE, error.spec_code)
+
+
 def _of_relance(error: RelanceError, redact: Redact) -> Failure:
+    if type(error).__name__ == "PolicyError":
+        return _of_policy(error, redact)
     what = _one_line(str(error))
     called = _UNDROP_CALL.search(what)
     if called is not None:
@@ -161,6 +172,7 @@ _HINTS: dict[str, str] = {
     "NamespaceNotEmptyError": "drop all that is in it too, which undrop brings back: --cascade",
     "TableAlreadyExistsError": "choose another name; relance status TABLE tells what has this one",
     "InvalidTableStateError": "see its state: relance status TABLE and relance show TABLE",
+    "LeaseHeldError": "wait for it: --wait 10m; or, if it was stopped: relance run --resume",
     "ConcurrentModificationError": "somebody else was at work on it: look again, and run it again",
     "OutcomeUnknownError": "it may have happened: look before you run it again",
     "PermissionDeniedError": "check the credentials and what they may do: relance doctor",

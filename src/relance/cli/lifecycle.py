@@ -131,7 +131,12 @@ def drop(
     if purge_now:
         for each in names:
             catalog.table_exists({"id": list(each)})
-        confirm(f"deleting {several(len(names), 'table')}", [id_text(each) for each in names], yes=yes)
+        confirm(
+            f"deleting {several(len(names), 'table')}",
+            [id_text(each) for each in names],
+            yes=yes,
+            preview="without --purge it can be undone",
+        )
     wishes = {} if ttl is None else {"ttl_ms": str(round(ttl.total_seconds() * 1000))}
 
     def act(name: Id) -> tuple[dict[str, Any], str]:

@@ -64,7 +64,12 @@ def scrub(state: State, *, repair: bool, yes: bool) -> Answer:
     found = state.catalog.scrub()
     if repair and found:
         lines = [f"{each.name}: {each.problem.value}; {each.remedy}" for each in found]
-        confirm(f"mending {several(len(found), 'problem')}", lines, yes=yes)
+        confirm(
+            f"mending {several(len(found), 'problem')}",
+            lines,
+            yes=yes,
+            preview="relance scrub shows what it finds",
+        )
         found = state.catalog.scrub(repair=True)
     left = [each for each in found if not each.repaired]
     rows = [

@@ -1,0 +1,144 @@
+"""What runs of policies did: history, report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from relance.cli.base import Command
+from relance.cli.exits import CliError, Exit
+from relance.cli.output import Answer, Grid
+from relance.cli.params import MOMENT, TABLE
+from relance.cli.policies import KINDS
+from relance.cli.run_texts import html_option, record_answer
+from relance.cli.state import State, pass_state
+from relance.cli.words import count, id_text, moment, size, span
+
+if TYPE_CHECKING:
+    from relance.policy.actions import Kind
+    from relance.policy.history_rows import HistoryEntry, RunEntry
+
+Id = tuple[str, ...]
+
+
+@click.command(cls=Command)
+@click.option("--actions", is_flag=True, help="Single actions; also with one of the options below.")
+@click.option("--table", type=TABLE, help="Only what was done to this table.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only this kind of action.")
+@click.option("--failed", is_flag=True, help="Only what failed.")
+@click.option("--run", "name", help="Only what this run did.")
+@click.option("--since", type=MOMENT, help="Only from this time on.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@pass_state
+def history(
+    state: State,
+    *,
+    actions: bool,
+    table: Id | None,
+    kind: str | None,
+    failed: bool,
+    name: str | None,
+    since: datetime | None,
+    limit: int,
+) -> Answer:
+    """List past runs of policies, or what they did, newest first."""
+    from relance.policy import history as past_actions
+    from relance.policy import runs as past_runs
+    from relance.policy.actions import Kind
+
+    if not (actions or table or kind or failed or name):
+        return _runs_answer(past_runs(state.catalog, since=since)[:limit])
+    wanted: Kind | None = None if kind is None else Kind(kind)
+    found = past_actions(
+        state.catalog, since=since, table=table, kind=wanted, failed=failed, run=name, limit=limit
+    )
+    return _actions_answer(found)
+
+
+def _runs_answer(found: Sequence[RunEntry]) -> Answer:
+    entries = [
+        {
+            "run": each.head.run,
+            "state": each.state.value,
+            "policy": each.head.policy,
+            "actor": each.head.actor,
+            "engine": each.head.engine,
+            "started_at": each.started_at,
+            "ended_at": each.ended_at,
+            "message": each.message,
+        }
+        for each in found
+    ]
+    rows = [
+        [
+            each.head.run,
+            each.state.value,
+            moment(each.started_at),
+            "-" if each.ended_at is None else span(each.ended_at - each.started_at),
+            each.head.actor,
+            each.head.policy,
+            each.message,
+        ]
+        for each in found
+    ]
+    headings = ["RUN", "STATE", "STARTED", "TOOK", "BY", "POLICY", ""]
+    return Answer(
+        {"runs": entries}, [Grid(headings, rows, frozenset({"TOOK"}), "no policy was run here yet")]
+    )
+
+
+def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
+    entries = [
+        {
+            "run": each.head.run,
+            "at": each.at,
+            "actor": each.head.actor,
+            "table": id_text(each.record.action.table),
+            "kind": each.record.action.kind.value,
+            "rule": each.record.action.rule,
+            "why": each.record.action.why,
+            "outcome": each.record.outcome.value,
+            "rows": None if each.record.effect is None else each.record.effect.rows,
+            "files": None if each.record.effect is None else each.record.effect.files,
+            "bytes": None if each.record.effect is None else each.record.effect.bytes,
+            "seconds": each.record.duration,
+            "error": each.record.error,
+        }
+        for each in found
+    ]
+    rows = [
+        [
+            moment(each.at),
+            id_text(each.record.action.table),
+            each.record.action.kind.value,
+            each.record.outcome.value,
+            count(None if each.record.effect is None else each.record.effect.rows),
+            size(None if each.record.effect is None else each.record.effect.bytes),
+            each.head.actor,
+            each.record.error or each.record.action.why,
+        ]
+        for each in found
+    ]
+    headings = ["AT", "TABLE", "ACTION", "OUTCOME", "ROWS", "SIZE", "BY", "WHY"]
+    return Answer(
+        {"actions": entries}, [Grid(headings, rows, frozenset({"ROWS", "SIZE"}), "nothing was done")]
+    )
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="[RUN]", required=False)
+@html_option
+@pass_state
+def report(state: State, name: str | None, *, html: str | None) -> Answer:
+    """Show what a run of a policy did: the newest, or the one that is named."""
+    from relance.policy import run_record
+
+    record = run_record(state.catalog, name)
+    if record is None:
+        what = f"there is no run {name}" if name else "no policy was run here yet"
+        raise CliError(what, "see the runs: relance history; begin one: relance run POLICY", Exit.NOT_FOUND)
+    answer = record_answer(record, html=html)
+    return Answer(answer.result, answer.text)  # that a run failed is no failure of its report

@@ -1,0 +1,205 @@
+"""Policy files: check one, and explain what it means for a table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relance.cli.base import Command, Group
+from relance.cli.exits import CliError, Exit
+from relance.cli.failures import Failure
+from relance.cli.output import Answer, Grid, Part
+from relance.cli.params import TABLE
+from relance.cli.state import State, pass_state
+from relance.cli.words import id_text, several
+
+if TYPE_CHECKING:
+    from relance.policy.evaluate import Explanation
+    from relance.policy.facts import TableFacts
+    from relance.policy.model import Policy
+
+Id = tuple[str, ...]
+
+DEFAULT_FILE = "policy.toml"
+
+KINDS = (
+    "protect",
+    "drop_ttl",
+    "delete_rows",
+    "compact",
+    "refresh_indexes",
+    "clean_up",
+    "purge",
+    "remove_orphans",
+    "maintain_manifest",
+)
+"""As in relance.policy.actions, which takes a second to load; a test keeps both in step."""
+
+policy_option = click.option(
+    "--policy",
+    "file",
+    type=click.Path(dir_okay=False),
+    help=f"The policy file; else the one that relance.toml names, else {DEFAULT_FILE}.",
+)
+
+
+def read_policy(state: State, named: str | None) -> Policy:
+    """Return the policy in the file that is named, or that the settings name, or that lies here.
+
+    Raises:
+        CliError: there is no such file.
+        PolicyError: it cannot be used.
+    """
+    from relance.policy import parse_policy
+
+    file = named or _from_settings(state) or DEFAULT_FILE
+    try:
+        text = Path(file).read_bytes()
+    except OSError as cause:
+        what = f"the policy {file} cannot be read: {cause.strerror}"
+        raise CliError(what, "name the file; docs/cli.md has one to begin with", Exit.USAGE) from cause
+    return parse_policy(text, file=file)
+
+
+def _from_settings(state: State) -> str | None:
+    try:
+        return state.lake.policy
+    except CliError:
+        return None  # to check a file, no catalog is needed
+
+
+@click.group(cls=Group)
+def policy() -> None:
+    """Check a policy file, or explain what it means for a table."""
+
+
+@policy.command(cls=Command)
+@click.argument("file", type=click.Path(dir_okay=False), required=False)
+@pass_state
+def check(state: State, file: str | None) -> Answer:
+    """Check a policy file; all that is wrong is told with its line and key."""
+    from relance.policy.problems import PolicyError
+
+    try:
+        found = read_policy(state, file)
+    except PolicyError as error:
+        problems = [asdict(each) for each in error.problems]
+        text = [str(each) for each in error.problems]
+        problem = Failure(
+            "PolicyError",
+            f"{several(len(problems), 'problem')} in the policy",
+            "mend these lines",
+            Exit.USAGE,
+            13,
+        )
+        return Answer({"problems": problems}, text, problem)
+    rules = [
+        {
+            "name": each.name,
+            "line": each.line,
+            "tables": [str(pattern) for pattern in each.tables],
+            "parts": [kind.value for kind in each.parts],
+        }
+        for each in found.rules
+    ]
+    rows = [
+        [
+            str(each.line),
+            each.name,
+            ", ".join(map(str, each.tables)),
+            ", ".join(each.parts),
+        ]
+        for each in found.rules
+    ]
+    grid = Grid(["LINE", "RULE", "TABLES", "SETS"], rows, frozenset({"LINE"}))
+    limits = {name: value for name, value in asdict(found.limits).items() if value is not None}
+    text = [f"{found.file} can be used: {several(len(rules), 'rule')}"]
+    return Answer({"file": found.file, "problems": [], "rules": rules, "limits": limits}, [grid, *text])
+
+
+@policy.command(cls=Command)
+@click.argument("table", type=TABLE, required=False)
+@policy_option
+@pass_state
+def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
+    """Explain which rules are about a table, which decide, and what follows now.
+
+    Without a table: what the policy wants for the lake as a whole.
+    """
+    from relance.clock import SystemClock
+    from relance.policy.evaluate import explain as explain_table
+    from relance.policy.evaluate import explain_root
+
+    read = read_policy(state, file)
+    now = SystemClock().now()
+    if table is None:
+        found = [explain_root(read, now)]
+    else:
+        found = [explain_table(read, each, now) for each in _facts(state, table)]
+    text: list[Part] = []
+    for each in found:
+        text += [*([""] if text else []), *_explained(each)]
+    return Answer({"policy": read.file, "explanations": [_fields(each) for each in found]}, text)
+
+
+def _facts(state: State, table: Id) -> list[TableFacts]:
+    """Return what is known of a table, and of dropped ones of the same name."""
+    from relance.maintenance.runner import ThreadRunner
+    from relance.maintenance.work import CatalogRef
+    from relance.policy.gather import gather
+
+    reference = CatalogRef(state.catalog.properties)
+    found = [each.facts for each in gather(reference, ThreadRunner(), only=lambda each: each == table)]
+    if not found:
+        state.catalog.table_exists({"id": list(table)})  # says what became of it
+    return found
+
+
+def _fields(found: Explanation) -> dict[str, Any]:
+    return {
+        "table": id_text(found.table),
+        "error": found.error,
+        "window": found.window,
+        "rules": [asdict(each) for each in found.matches],
+        "decisions": [
+            {
+                "kind": each.kind.value,
+                "rule": each.rule,
+                "overrides": list(each.overrides),
+                "acts": each.action is not None,
+                "refused": each.refused,
+                "why": each.why,
+                "settings": dict(each.action.settings) if each.action is not None else {},
+            }
+            for each in found.decisions
+        ],
+    }
+
+
+def _explained(found: Explanation) -> list[Part]:
+    matches = [
+        [str(each.line), each.rule, "yes" if each.matches else "no", each.why] for each in found.matches
+    ]
+    decisions = [
+        [
+            each.kind.value,
+            "cannot" if each.refused else "now" if each.action is not None else "no",
+            each.rule or "-",
+            ", ".join(each.overrides),
+            each.why,
+        ]
+        for each in found.decisions
+    ]
+    text: list[Part] = [
+        id_text(found.table),
+        "",
+        Grid(["LINE", "RULE", "MATCHES", "WHY"], matches, frozenset({"LINE"}), "the policy has no rules"),
+        "",
+        f"window: {found.window}",
+        "",
+        Grid(["WHAT", "TO DO", "BY RULE", "OVER", "WHY"], decisions),
+    ]
+    return [*text, found.error] if found.error else text

@@ -1,0 +1,89 @@
+"""A run of a policy as answers show it: for people from its summary, for machines whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from relance.cli.exits import CliError, Exit
+from relance.cli.failures import Failure
+from relance.cli.output import Answer, Grid, Part
+from relance.cli.words import id_text, listed
+
+if TYPE_CHECKING:
+    from relance.policy.records import ActionRecord, RunRecord
+
+_ACTIONS = 30
+"""Actions that a plan lists."""
+
+html_option = click.option(
+    "--html", type=click.Path(dir_okay=False), help="Write the report as an HTML page."
+)
+
+
+def record_answer(record: RunRecord, *, html: str | None = None, actions: bool = False) -> Answer:
+    """Return what is told of a run, and write its page if one is asked for."""
+    from relance.policy.report import summary, to_html, to_json
+
+    found = summary(record)
+    text: list[Part] = [found.headline]
+    if found.message:
+        text.append(found.message)
+    text += ["", Grid(["", ""], [list(each) for each in found.about]), "", _grid(found.total_rows)]
+    if found.kinds:
+        text += ["", _grid(found.kind_rows)]
+    if actions and record.actions:
+        text += ["", *_listed(record)]
+    failed = [f"failed: {_action(each)}: {each.error}" for each in found.failures]
+    text += ["", *listed(failed)] if failed else []
+    if html is not None:
+        _write(html, to_html(record))
+        text += ["", f"the report is in {html}"]
+    result = {"record": to_json(record), "html": html}
+    return Answer(result, text, _problem(record))
+
+
+def _grid(rows: tuple[tuple[str, ...], ...]) -> Grid:
+    headings = [each.upper() for each in rows[0]]
+    return Grid(headings, rows[1:], frozenset(headings[1:]))
+
+
+def _listed(record: RunRecord) -> list[Part]:
+    """Return the actions that a run does, or would do."""
+    chosen = [each for each in record.actions if each.planned is not None or each.effect is not None]
+    rows = [
+        [each.action.kind.value, id_text(each.action.table), each.action.rule, each.action.why]
+        for each in chosen
+    ]
+    rest = len(rows) - _ACTIONS
+    grid = Grid(["ACTION", "TABLE", "RULE", "WHY"], rows[:_ACTIONS])
+    return [grid, *([f"… and {rest} more: --json has all"] if rest > 0 else [])]
+
+
+def _action(each: ActionRecord) -> str:
+    return f"{each.action.kind.value} {id_text(each.action.table)}"
+
+
+def _problem(record: RunRecord) -> Failure | None:
+    from relance.policy.records import Outcome, RunState
+
+    if record.state is RunState.REFUSED:
+        to_do = "nothing was done: raise the limit in the policy, narrow the run with --only, or plan again"
+        return Failure("Refused", record.message or "the run was refused", to_do, Exit.REFUSED)
+    failed = sum(each.outcome is Outcome.FAILED for each in record.actions)
+    if not failed and record.state is not RunState.FAILED:
+        return None
+    what = f"{failed} of {len(record.actions)} actions failed"
+    return Failure("Failed", what, "the lines above say why; run it again when that is mended", Exit.FAILED)
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as cause:
+        what = f"the report {file} cannot be written: {cause.strerror}"
+        raise CliError(
+            what, "choose another file; relance report --html writes it again", Exit.FAILED
+        ) from cause

@@ -1,0 +1,246 @@
+"""Run policies: plan, run. What came of runs is in past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relance.cli.asking import confirm
+from relance.cli.base import Command
+from relance.cli.engines import spark_session, wants_spark
+from relance.cli.exits import CliError, Exit
+from relance.cli.failures import failure_of
+from relance.cli.output import Answer, note
+from relance.cli.params import DURATION, TABLE, engine_options, yes_option
+from relance.cli.policies import KINDS, read_policy
+from relance.cli.progress import job_bar
+from relance.cli.run_texts import html_option, record_answer
+from relance.cli.state import State, pass_state
+from relance.cli.words import id_text, moment, several, size
+
+if TYPE_CHECKING:
+    from relance.policy import RunPlan
+    from relance.policy.actions import Kind
+    from relance.policy.records import RunRecord
+
+Id = tuple[str, ...]
+
+_IRREVERSIBLE = frozenset({"delete_rows", "clean_up", "purge", "remove_orphans"})
+
+_file = click.argument("file", metavar="[POLICY]", type=click.Path(dir_okay=False), required=False)
+_only = click.option("--only", type=TABLE, multiple=True, help="Only this table; repeatable.")
+_kind = click.option(
+    "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."
+)
+
+
+@click.command(cls=Command)
+@_file
+@_only
+@_kind
+@click.option(
+    "--save", type=click.Path(dir_okay=False), help="Keep the plan: relance run --plan FILE runs it."
+)
+@html_option
+@engine_options
+@pass_state
+def plan(
+    state: State,
+    file: str | None,
+    *,
+    only: Sequence[Id],
+    kinds: Sequence[str],
+    save: str | None,
+    html: str | None,
+    engine: str | None,
+    master: str | None,
+) -> Answer:
+    """Show what a run of a policy would do now; nothing is changed."""
+    from relance.policy import save_plan
+
+    made = _plan(state, file, only, kinds, _engine(state, engine, master))
+    answer = record_answer(made.record, html=html, actions=True)
+    if save is None:
+        return answer
+    save_plan(made, save)
+    text = [*answer.text, "", f"the plan is in {save}: relance run --plan {save}"]
+    return Answer({**answer.result, "saved": save}, text, answer.problem)
+
+
+def _engine(state: State, engine: str | None, master: str | None) -> dict[str, Any]:
+    """Return how the pipeline is told where to work."""
+    if not wants_spark(engine, master):
+        return {"engine": "local", "spark": None}
+    session = spark_session(state, master)
+    from relance.spark.policy import runner_for
+
+    return {"engine": "spark", "spark": runner_for(session, "spark")}
+
+
+def _chosen(only: Sequence[Id], kinds: Sequence[str]) -> dict[str, Any]:
+    from relance.policy.actions import Kind
+
+    chosen: list[Kind] | None = [Kind(each) for each in kinds] or None
+    return {"only": list(only) or None, "kinds": chosen}
+
+
+def _plan(
+    state: State, file: str | None, only: Sequence[Id], kinds: Sequence[str], where: dict[str, Any]
+) -> RunPlan:
+    from relance.policy import plan as make_plan
+
+    policy = read_policy(state, file)
+    return make_plan(state.catalog, policy, **_chosen(only, kinds), **where, progress=job_bar())
+
+
+@click.command(cls=Command)
+@_file
+@_only
+@_kind
+@click.option("--plan", "saved", type=click.Path(dir_okay=False), help="Run exactly this plan, once.")
+@click.option("--resume", is_flag=True, help="Bring a run to its end that was stopped: the newest such.")
+@click.option("--run", "name", help="With --resume: this run.")
+@click.option("--every", type=DURATION, help="Run again and again, such as 1h, until it is stopped.")
+@click.option("--wait", type=DURATION, help="Wait so long for another run of this lake, such as 10m.")
+@click.option("--actor", help="Who runs it, for the history; default user@host.")
+@html_option
+@yes_option
+@engine_options
+@pass_state
+def run(
+    state: State,
+    file: str | None,
+    *,
+    only: Sequence[Id],
+    kinds: Sequence[str],
+    saved: str | None,
+    resume: bool,
+    name: str | None,
+    every: timedelta | None,
+    wait: timedelta | None,
+    actor: str | None,
+    html: str | None,
+    yes: bool,
+    engine: str | None,
+    master: str | None,
+) -> Answer:
+    """Do what a policy asks for, and keep a record of it in the lake.
+
+    Asks before rows or files go, and then does exactly what it showed; --yes does not ask.
+    """
+    _refuse_mixtures(file, only, kinds, saved, resume=resume, name=name, every=every, yes=yes)
+    where = _engine(state, engine, master)
+    common = {**where, "wait": wait, "progress": job_bar()}
+    if resume:
+        from relance.policy import resume as resume_run
+
+        return record_answer(resume_run(state.catalog, name, **common), html=html)
+    if saved is not None:
+        return record_answer(_run_saved(state, saved, common, yes=yes), html=html)
+    if every is not None:
+        return _run_often(state, file, every, {**_chosen(only, kinds), **common, "actor": actor}, html)
+    if yes:
+        from relance.policy import run_policy
+
+        policy = read_policy(state, file)
+        record = run_policy(state.catalog, policy, **_chosen(only, kinds), **common, actor=actor)
+        return record_answer(record, html=html)
+    made = _plan(state, file, only, kinds, where)
+    return record_answer(_run_shown(state, made, common, yes=False), html=html)
+
+
+def _refuse_mixtures(
+    file: str | None,
+    only: Sequence[Id],
+    kinds: Sequence[str],
+    saved: str | None,
+    *,
+    resume: bool,
+    name: str | None,
+    every: timedelta | None,
+    yes: bool,
+) -> None:
+    chosen = [each for each, given in (("--plan", saved), ("--resume", resume), ("--every", every)) if given]
+    if len(chosen) > 1:
+        raise CliError(f"{chosen[0]} does not go with {chosen[1]}", "choose one of them", Exit.USAGE)
+    if (saved or resume) and (file or only or kinds):
+        what = f"{chosen[0]} is run as it was planned"
+        raise CliError(what, "leave out the policy, --only and --kind", Exit.USAGE)
+    if name is not None and not resume:
+        raise CliError("--run is for --resume", "pass --resume too", Exit.USAGE)
+    if every is not None and not yes:
+        what = "nothing was done: with --every nobody is there to ask before each run"
+        raise CliError(what, "pass --yes if the policy may do what it says", Exit.REFUSED)
+
+
+def _run_saved(state: State, file: str, common: dict[str, Any], *, yes: bool) -> RunRecord:
+    from relance.policy import load_plan
+
+    return _run_shown(state, load_plan(file, root=state.catalog.root_uri), common, yes=yes)
+
+
+def _run_shown(state: State, made: RunPlan, common: dict[str, Any], *, yes: bool) -> RunRecord:
+    """Show what goes for good, ask, and run exactly that."""
+    from relance.policy import run as run_plan
+    from relance.policy.records import Outcome, RunState
+
+    going = [
+        each.record
+        for each in made.steps
+        if each.outcome is Outcome.PLANNED and each.action.kind.value in _IRREVERSIBLE
+    ]
+    if going and made.state is not RunState.REFUSED:
+        lines = [
+            f"{each.action.kind.value} {id_text(each.action.table)}: {_estimate(each.planned)}"
+            for each in going
+        ]
+        confirm(
+            f"{several(len(going), 'action')} of this run",
+            lines,
+            yes=yes,
+            preview="relance plan shows what would go",
+        )
+    return run_plan(state.catalog, made, **common)
+
+
+def _estimate(planned: Any) -> str:
+    if planned is None:
+        return ""
+    parts = [several(planned.rows, "row")] if planned.rows else []
+    parts += [several(planned.versions, "version")] if planned.versions else []
+    parts += [several(planned.files, "file"), size(planned.bytes)] if planned.files else []
+    return ", ".join(parts) or planned.note
+
+
+def _run_often(
+    state: State, file: str | None, every: timedelta, arguments: dict[str, Any], html: str | None
+) -> Answer:
+    """Run now and at each full span, until a signal comes; what one run meets does not end the others."""
+    from relance.errors import RelanceError
+    from relance.policy import run_policy
+    from relance.policy.schedule import repeat, stopped_by_signals
+
+    read_policy(state, file)  # what is wrong now is told now
+    runs: list[dict[str, Any]] = []
+
+    def work() -> None:
+        try:
+            record = run_policy(state.catalog, read_policy(state, file), **arguments)
+        except (RelanceError, CliError) as error:
+            failure = failure_of(error, state.redact)
+            runs.append({"run": None, "state": "failed", "error": failure.as_json()})
+            note(f"error: {failure.what}")
+            return
+        answer = record_answer(record, html=html)
+        problem = None if answer.problem is None else answer.problem.as_json()
+        runs.append({"run": record.run, "state": record.state.value, "error": problem})
+        note(f"{moment(record.started_at)}: {answer.text[0]}")
+
+    with stopped_by_signals() as stop:
+        repeat(every, work, stop=stop, told=lambda due: note(f"next run: {moment(due)}"))
+    failed = sum(each["error"] is not None for each in runs)
+    text = f"{several(len(runs), 'run')}, {failed} of them failed or refused"
+    return Answer({"runs": runs}, [text])

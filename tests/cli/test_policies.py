@@ -1,0 +1,208 @@
+"""policy check, policy explain, plan, run, history, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.helpers import Lake, environment, run
+
+from relance.cli.policies import KINDS
+from relance.policy.actions import Kind
+
+POLICY = """
+[limits]
+max_tables = 100
+
+[defaults]
+compact = { min_fragments = 2 }
+
+[[rules]]
+name = "production"
+tables = "prod.**"
+protect = true
+
+[[rules]]
+name = "old readings"
+tables = "readings"
+delete_rows = { delete_where = "id < 2" }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """Return the name of a policy file."""
+    (tmp_path / "lake.toml").write_text(POLICY)
+    return str(tmp_path / "lake.toml")
+
+
+def _actions(found: dict[str, object]) -> set[tuple[str, str]]:
+    record = found["record"]
+    assert isinstance(record, dict)
+    return {(each["action"]["kind"], ".".join(each["action"]["table"])) for each in record["actions"]}
+
+
+def test_the_kinds_are_those_of_policies() -> None:
+    assert list(KINDS) == [each.value for each in Kind]
+
+
+def test_a_good_policy_is_shown_rule_by_rule_without_a_catalog(file: str) -> None:
+    found = run("policy", "check", file, "--json").result
+    assert [each["name"] for each in found["rules"]] == ["defaults", "production", "old readings"]
+    assert found["limits"] == {"max_tables": 100}
+    assert "production" in run("policy", "check", file).out
+
+
+def test_a_bad_policy_is_told_with_line_and_key(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text('[[rules]]\nname = "x"\ntables = "**"\ncompact = { min_fragmens = 2 }\n')
+    ran = run("policy", "check", str(bad), "--json")
+    assert ran.exit_code == 2
+    (problem,) = ran.document["result"]["problems"]
+    assert problem["line"] == 4
+    assert "min_fragmens" in problem["key"]
+    assert "bad.toml:4:" in run("policy", "check", str(bad)).out
+    planned = run("--root", str(tmp_path), "plan", str(bad))
+    assert planned.exit_code == 2
+    assert "relance policy check" in planned.err
+
+
+def test_a_policy_that_is_not_there() -> None:
+    assert run("policy", "check", "nowhere.toml").exit_code == 2
+
+
+def test_the_settings_may_name_the_policy(lake: Lake, file: str, tmp_path: Path) -> None:
+    (tmp_path / "relance.toml").write_text('root = "lake"\npolicy = "lake.toml"\n')
+    assert run("policy", "check", "--json").result["file"] == file
+    assert run("plan", "--json").result["record"]["policy"] == file
+
+
+def test_explain_tells_which_rule_decides(lake: Lake, file: str) -> None:
+    (found,) = lake.json("policy", "explain", "prod.users", "--policy", file)["explanations"]
+    decided = {each["kind"]: each for each in found["decisions"]}
+    assert decided["protect"]["rule"] == "production"
+    assert decided["protect"]["acts"] is True
+    assert decided["compact"]["rule"] == "defaults"
+    assert [each["matches"] for each in found["rules"]] == [True, True, False]
+    text = lake.ok("policy", "explain", "prod.users", "--policy", file)
+    assert "not protected yet" in text
+
+
+def test_explain_of_the_root_and_of_nothing(lake: Lake, file: str) -> None:
+    assert lake.json("policy", "explain", "--policy", file)["explanations"][0]["table"] == "(root)"
+    assert lake.run("policy", "explain", "nothing", "--policy", file).exit_code == 3
+    assert lake.run("policy", "explain", "gone", "--policy", file).exit_code == 0
+
+
+def test_a_plan_changes_nothing(lake: Lake, file: str) -> None:
+    found = lake.json("plan", file)
+    assert _actions(found) == {
+        ("protect", "prod.users"),
+        ("protect", "prod.raw.odd.name"),
+        ("delete_rows", "readings"),
+        ("compact", "prod.users"),
+    }
+    assert lake.json("show", "prod.users")["protected"] is False
+    text = lake.ok("plan", file, "--only", "prod.users", "--kind", "protect")
+    assert text.startswith("Dry run: 1 action on 1 table")
+    assert "not protected yet" in text
+
+
+def test_a_run_asks_first_and_then_does_what_was_planned(lake: Lake, file: str) -> None:
+    refused = lake.run("run", file)
+    assert refused.exit_code == 5
+    assert "relance plan" in refused.err
+    assert lake.ok("query", "readings", "--count") == "3\n"
+    planned = lake.json("plan", file)
+    done = lake.json("run", file, "--yes")
+    assert _actions(done) == _actions(planned)
+    assert done["record"]["state"] == "done"
+    assert lake.ok("query", "readings", "--count") == "2\n"
+    assert lake.json("show", "prod.users")["protected"] is True
+    assert "Nothing to do" in lake.ok("run", file, "--kind", "protect")
+
+
+def test_a_run_without_anything_irreversible_does_not_ask(lake: Lake, file: str) -> None:
+    assert lake.run("run", file, "--kind", "compact").exit_code == 0
+    assert lake.json("show", "prod.users")["fragments"] == 1
+
+
+def test_a_plan_is_saved_and_run_once(lake: Lake, file: str, tmp_path: Path) -> None:
+    saved = str(tmp_path / "plan.json")
+    assert lake.json("plan", file, "--save", saved)["saved"] == saved
+    assert lake.run("run", file, "--plan", saved).exit_code == 2
+    assert lake.run("run", "--plan", saved).exit_code == 5
+    assert lake.json("run", "--plan", saved, "--yes")["record"]["state"] == "done"
+    assert lake.ok("query", "readings", "--count") == "2\n"
+
+
+def test_a_plan_is_refused_when_the_lake_moved(lake: Lake, file: str, tmp_path: Path) -> None:
+    saved = str(tmp_path / "plan.json")
+    lake.ok("plan", file, "--save", saved)
+    lake.ok("drop", "readings")
+    ran = lake.run("run", "--plan", saved, "--yes", "--json")
+    assert ran.exit_code == 5
+    assert ran.document["error"]["type"] == "Refused"
+    assert "readings" in ran.document["error"]["message"]
+
+
+def test_over_a_limit_nothing_is_done(lake: Lake, tmp_path: Path) -> None:
+    strict = tmp_path / "strict.toml"
+    strict.write_text(POLICY.replace("max_tables = 100", "max_tables = 1"))
+    assert lake.run("plan", str(strict)).exit_code == 5
+    ran = lake.run("run", str(strict), "--yes")
+    assert ran.exit_code == 5
+    assert "max_tables" in ran.err
+    assert lake.json("show", "prod.users")["protected"] is False
+
+
+def test_options_that_do_not_go_together(lake: Lake, file: str) -> None:
+    assert lake.run("run", "--resume", file).exit_code == 2
+    assert lake.run("run", "--resume", "--plan", "x.json").exit_code == 2
+    assert lake.run("run", file, "--run", "x").exit_code == 2
+    assert lake.run("run", file, "--every", "1h").exit_code == 5
+    assert lake.run("run", "--resume").exit_code == 3
+
+
+def test_history_and_report(lake: Lake, file: str, tmp_path: Path) -> None:
+    assert lake.ok("history") == "no policy was run here yet\n"
+    assert lake.run("report").exit_code == 3
+    done = lake.json("run", file, "--yes", "--actor", "night shift")["record"]
+    (entry,) = lake.json("history")["runs"]
+    assert (entry["run"], entry["actor"], entry["state"]) == (done["run"], "night shift", "done")
+    actions = lake.json("history", "--table", "readings")["actions"]
+    assert [(each["kind"], each["rows"]) for each in actions] == [("delete_rows", 1)]
+    assert lake.json("history", "--failed")["actions"] == []
+    assert "night shift" in lake.ok("history", "--actions")
+    page = tmp_path / "report.html"
+    assert lake.json("report", "--html", str(page))["record"] == done
+    assert "<html" in page.read_text()
+    assert done["run"] in lake.ok("report", done["run"])
+    assert lake.run("report", "nothing").exit_code == 3
+
+
+def test_runs_come_again_until_they_are_stopped(lake: Lake, file: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "relance", "--root", str(lake.folder)]
+    command += ["run", file, "--every", "1s", "--yes", "--json"]
+    process = subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    try:
+        assert process.stderr is not None
+        seen = ""
+        while seen.count("next run") < 2:
+            line = process.stderr.readline()
+            assert line, seen
+            seen += line
+        os.kill(process.pid, signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert [each["state"] for each in json.loads(out)["result"]["runs"]][:2] == ["done", "done"]
+    assert len(lake.json("history")["runs"]) >= 2
