@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relance.amounts import plural
 from relance.cli.base import Command
 from relance.cli.exits import Exit
 from relance.cli.failures import Failure
 from relance.cli.output import Answer, Grid
 from relance.cli.state import State, pass_state
-from relance.cli.words import several
 
 if TYPE_CHECKING:
     from relance.storage.checkup import Check
@@ -58,7 +58,7 @@ def doctor(state: State) -> Answer:
     problem = None
     if bad:
         names = ", ".join(each.name for each in bad)
-        what = f"{several(len(bad), 'check')} failed: {names}"
+        what = f"{plural(len(bad), 'check')} failed: {names}"
         problem = Failure("Doctor", what, bad[0].remedy or "see the list above", Exit.FAILED)
     where = f"{catalog.root_uri} (named by {state.lake.named_by})"
     return Answer(result, [where, "", Grid(["CHECK", "RESULT", ""], rows)], problem)

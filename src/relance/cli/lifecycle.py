@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from relance.amounts import plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
@@ -15,7 +16,7 @@ from relance.cli.failures import Failure, failure_of
 from relance.cli.output import Answer
 from relance.cli.params import ANY, DROPPED, DURATION, NAMESPACE, TABLE, yes_option
 from relance.cli.state import State, pass_state
-from relance.cli.words import id_text, moment, several
+from relance.cli.words import id_text, moment
 
 Id = tuple[str, ...]
 
@@ -132,7 +133,7 @@ def drop(
         for each in names:
             catalog.table_exists({"id": list(each)})
         confirm(
-            f"deleting {several(len(names), 'table')}",
+            f"deleting {plural(len(names), 'table')}",
             [id_text(each) for each in names],
             yes=yes,
             preview="without --purge it can be undone",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relance.amounts import count, in_bytes, plural
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
@@ -15,7 +16,7 @@ from relance.cli.output import Answer, Branch, Grid, Part
 from relance.cli.params import ANY, NAMESPACE, TABLE, all_namespace_ids, all_table_ids
 from relance.cli.sizes import SIZE_HEADINGS, Size, sizes_of
 from relance.cli.state import State, pass_state
-from relance.cli.words import count, id_text, moment, several, size
+from relance.cli.words import id_text, moment
 
 if TYPE_CHECKING:
     from lance_namespace import DescribeTableResponse
@@ -175,7 +176,7 @@ def _show_namespace(catalog: DirectoryNamespace, name: Id) -> Answer:
     }
     facts = [
         ["namespace", id_text(name)],
-        ["holds", f"{several(len(spaces), 'namespace')}, {several(len(tables), 'table')}"],
+        ["holds", f"{plural(len(spaces), 'namespace')}, {plural(len(tables), 'table')}"],
         ["protected", "yes" if result["protected"] else "no"],
         *([f"property {key}", value] for key, value in sorted(properties.items())),
     ]
@@ -225,7 +226,7 @@ def _table_text(result: dict[str, Any]) -> list[Part]:
         ["version", count(result["version"])],
         ["rows", count(result["rows"])],
         ["deleted rows", count(result["deleted_rows"])],
-        ["size", f"{size(result['bytes'])} in {several(result['fragments'] or 0, 'fragment')}"],
+        ["size", f"{in_bytes(result['bytes'])} in {plural(result['fragments'] or 0, 'fragment')}"],
         ["protected", "yes" if result["protected"] else "no"],
         *([f"tag {tag}", f"version {version}"] for tag, version in sorted(result["tags"].items())),
         *(["branch", each] for each in result["branches"]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relance.amounts import count, duration, in_bytes, plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.engines import run_job
@@ -16,7 +17,7 @@ from relance.cli.failures import Failure, failure_of
 from relance.cli.output import Answer, Grid
 from relance.cli.params import DROPPED, DURATION, MOMENT, TABLE, dry_run_option, engine_options, yes_option
 from relance.cli.state import State, pass_state
-from relance.cli.words import count, id_text, several, size, span
+from relance.cli.words import id_text
 
 if TYPE_CHECKING:
     from relance.maintenance import Report, Result
@@ -69,7 +70,7 @@ def purge(
     due = [each for each in planned.results if each.planned is not None]
     if dry_run or not due:
         return _report_answer(state, planned, nothing="no dropped table is due")
-    confirm(f"purging {several(len(due), 'table')}", [_planned_line(each) for each in due], yes=yes)
+    confirm(f"purging {plural(len(due), 'table')}", [_planned_line(each) for each in due], yes=yes)
     # Exactly what was shown: what comes due meanwhile waits for the next time.
     chosen = list(tables) or [each.table for each in due]
     done = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
@@ -101,7 +102,7 @@ def _purge_one(
     confirm("purging 1 table", [f"{name} (drop {deletion_id})"], yes=yes)
     done = catalog.purge_table(tables[0], deletion_id=deletion_id, force=force, rate_limit=rate_limit)
     result |= {"files": done.files, "bytes": done.bytes}
-    return Answer(result, [f"{name}: {several(done.files, 'file')} removed, {size(done.bytes)}"])
+    return Answer(result, [f"{name}: {plural(done.files, 'file')} removed, {in_bytes(done.bytes)}"])
 
 
 @click.command(cls=Command, name="delete-rows")
@@ -135,7 +136,7 @@ def delete_rows(
     if dry_run or not due:
         return _report_answer(state, planned, nothing=nothing)
     rows = sum(each.planned.rows for each in due if each.planned is not None)
-    confirm(f"deleting {several(rows, 'row')} where {where}", [_planned_line(each) for each in due], yes=yes)
+    confirm(f"deleting {plural(rows, 'row')} where {where}", [_planned_line(each) for each in due], yes=yes)
     chosen = [each.table for each in planned.results if each in due or each.error is not None]
     report = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
     return _report_answer(state, report, nothing=nothing)
@@ -231,7 +232,7 @@ def cleanup(
     if dry_run or not due:
         return _report_answer(state, planned, nothing=nothing)
     versions = sum(each.planned.versions for each in due if each.planned is not None)
-    confirm(f"removing {several(versions, 'version')}", [_planned_line(each) for each in due], yes=yes)
+    confirm(f"removing {plural(versions, 'version')}", [_planned_line(each) for each in due], yes=yes)
     chosen = [each.table for each in planned.results if each in due or each.error is not None]
     report = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
     return _report_answer(state, report, nothing=nothing)
@@ -246,8 +247,8 @@ def _planned_line(result: Result) -> str:
     assert planned is not None  # only of those that have a plan
     if planned.note:
         return f"{id_text(result.table)}: {planned.note}"
-    what = [several(planned.versions, "version")] if planned.versions else []
-    what += [several(planned.files, "file"), size(planned.bytes)]
+    what = [plural(planned.versions, "version")] if planned.versions else []
+    what += [plural(planned.files, "file"), in_bytes(planned.bytes)]
     return f"{id_text(result.table)}: {', '.join(what)}"
 
 
@@ -288,7 +289,7 @@ def _report_answer(state: State, report: Report, *, nothing: str) -> Answer:
         return Answer(result, [nothing], problem)
     word = "would be done" if report.dry_run else "done"
     summary = (
-        f"{report.job}: {several(len(shown) - len(failures), 'table')} {word} in {span(report.duration)}"
+        f"{report.job}: {plural(len(shown) - len(failures), 'table')} {word} in {duration(report.duration)}"
     )
     return Answer(result, [grid, summary], problem)
 
@@ -332,4 +333,4 @@ def _row(entry: dict[str, Any]) -> list[str]:
         return [entry["table"], "", "", "", "", f"failed: {error['message']}"]
     figures = [count(change[name]) if change[name] else "" for name in ("rows", "versions", "files")]
     note = change["note"] if error is None else f"failed in part: {error['message']}"
-    return [entry["table"], *figures, size(change["bytes"]) if change["bytes"] else "", note]
+    return [entry["table"], *figures, in_bytes(change["bytes"]) if change["bytes"] else "", note]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relance.amounts import count, duration, in_bytes
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
 from relance.cli.output import Answer, Grid
@@ -15,7 +16,7 @@ from relance.cli.params import MOMENT, TABLE
 from relance.cli.policies import KINDS
 from relance.cli.run_texts import html_option, record_answer
 from relance.cli.state import State, pass_state
-from relance.cli.words import count, id_text, moment, size, span
+from relance.cli.words import id_text, moment
 
 if TYPE_CHECKING:
     from relance.policy.actions import Kind
@@ -77,7 +78,7 @@ def _runs_answer(found: Sequence[RunEntry]) -> Answer:
             each.head.run,
             each.state.value,
             moment(each.started_at),
-            "-" if each.ended_at is None else span(each.ended_at - each.started_at),
+            "-" if each.ended_at is None else duration(each.ended_at - each.started_at),
             each.head.actor,
             each.head.policy,
             each.message,
@@ -116,7 +117,7 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
             each.record.action.kind.value,
             each.record.outcome.value,
             count(None if each.record.effect is None else each.record.effect.rows),
-            size(None if each.record.effect is None else each.record.effect.bytes),
+            in_bytes(None if each.record.effect is None else each.record.effect.bytes),
             each.head.actor,
             each.record.error or each.record.action.why,
         ]

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relance.amounts import plural
 from relance.cli.base import Command, Group
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
 from relance.cli.output import Answer, Grid, Part
 from relance.cli.params import TABLE
 from relance.cli.state import State, pass_state
-from relance.cli.words import id_text, several
+from relance.cli.words import id_text
 
 if TYPE_CHECKING:
     from relance.policy.evaluate import Explanation
@@ -90,7 +91,7 @@ def check(state: State, file: str | None) -> Answer:
         text = [str(each) for each in error.problems]
         problem = Failure(
             "PolicyError",
-            f"{several(len(problems), 'problem')} in the policy",
+            f"{plural(len(problems), 'problem')} in the policy",
             "mend these lines",
             Exit.USAGE,
             13,
@@ -116,7 +117,7 @@ def check(state: State, file: str | None) -> Answer:
     ]
     grid = Grid(["LINE", "RULE", "TABLES", "SETS"], rows, frozenset({"LINE"}))
     limits = {name: value for name, value in asdict(found.limits).items() if value is not None}
-    text = [f"{found.file} can be used: {several(len(rules), 'rule')}"]
+    text = [f"{found.file} can be used: {plural(len(rules), 'rule')}"]
     return Answer({"file": found.file, "problems": [], "rules": rules, "limits": limits}, [grid, *text])
 
 

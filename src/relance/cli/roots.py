@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relance.amounts import plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.exits import Exit
@@ -15,7 +16,7 @@ from relance.cli.output import Answer, Grid, Part
 from relance.cli.params import dry_run_option, yes_option
 from relance.cli.progress import migration_bar
 from relance.cli.state import State, pass_state
-from relance.cli.words import listed, printable, several
+from relance.cli.words import listed, printable
 
 if TYPE_CHECKING:
     from relance.operations.findings import Finding
@@ -44,7 +45,7 @@ def migrate(state: State, *, target: str, dry_run: bool) -> Answer:
     text: list[Part] = []
     for kind, names in kinds.items():
         if names:
-            text += [f"{kind}: {several(len(names), 'table')}", *(f"  {each}" for each in listed(names))]
+            text += [f"{kind}: {plural(len(names), 'table')}", *(f"  {each}" for each in listed(names))]
     if not text:
         text = ["nothing is left to migrate"]
     elif dry_run:
@@ -65,7 +66,7 @@ def scrub(state: State, *, repair: bool, yes: bool) -> Answer:
     if repair and found:
         lines = [f"{each.name}: {each.problem.value}; {each.remedy}" for each in found]
         confirm(
-            f"mending {several(len(found), 'problem')}",
+            f"mending {plural(len(found), 'problem')}",
             lines,
             yes=yes,
             preview="relance scrub shows what it finds",
@@ -85,7 +86,7 @@ def scrub(state: State, *, repair: bool, yes: bool) -> Answer:
             else "the list says what is left to do"
         )
         problem = Failure(
-            "Scrub", f"{several(len(left), 'problem')} in {state.catalog.root_uri}", to_do, Exit.FAILED
+            "Scrub", f"{plural(len(left), 'problem')} in {state.catalog.root_uri}", to_do, Exit.FAILED
         )
     return Answer(result, [grid], problem)
 

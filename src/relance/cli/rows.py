@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from relance.amounts import count, plural
 from relance.cli.base import Command
 from relance.cli.engines import spark_session, wants_spark
 from relance.cli.exits import CliError, Exit
@@ -15,7 +16,7 @@ from relance.cli.output import Answer, Grid
 from relance.cli.params import ANY, TABLE, engine_options
 from relance.cli.progress import rows_bar
 from relance.cli.state import State, pass_state
-from relance.cli.words import count, id_text, several
+from relance.cli.words import id_text
 
 if TYPE_CHECKING:
     from relance.operations.transfer.exporting import Selection
@@ -105,7 +106,7 @@ def query(
                 progress=progress,
             )
         result = {"table": id_text(table), "path": output, "format": done.format, "rows": done.rows}
-        return Answer(result, [f"{several(done.rows, 'row')} in {output}"])
+        return Answer(result, [f"{plural(done.rows, 'row')} in {output}"])
     if file_format in {None, "table"} or state.json:
         return _shown(state, table, chosen)
     assert file_format is not None  # is shown as a table
@@ -211,7 +212,7 @@ def import_(
             progress=progress,
         )
     result = {"table": id_text(done.id), "version": done.version, "rows": done.rows, "engine": "local"}
-    return Answer(result, [f"{id_text(done.id)}: {several(done.rows, 'row')} in version {done.version}"])
+    return Answer(result, [f"{id_text(done.id)}: {plural(done.rows, 'row')} in version {done.version}"])
 
 
 def _import_with_spark(
@@ -276,7 +277,7 @@ def export(
             "rows": done.rows,
             "engine": "local",
         }
-        return Answer(result, [f"{several(done.rows, 'row')} in {path}"])
+        return Answer(result, [f"{plural(done.rows, 'row')} in {path}"])
     from relance.operations.transfer.formats import format_of
 
     kind = format_of(path, file_format)

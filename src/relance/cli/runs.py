@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relance.amounts import in_bytes, plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.engines import spark_session, wants_spark
@@ -19,7 +20,7 @@ from relance.cli.policies import KINDS, read_policy
 from relance.cli.progress import job_bar
 from relance.cli.run_texts import html_option, record_answer
 from relance.cli.state import State, pass_state
-from relance.cli.words import id_text, moment, several, size
+from relance.cli.words import id_text, moment
 
 if TYPE_CHECKING:
     from relance.policy import RunPlan
@@ -198,7 +199,7 @@ def _run_shown(state: State, made: RunPlan, common: dict[str, Any], *, yes: bool
             for each in going
         ]
         confirm(
-            f"{several(len(going), 'action')} of this run",
+            f"{plural(len(going), 'action')} of this run",
             lines,
             yes=yes,
             preview="relance plan shows what would go",
@@ -209,9 +210,9 @@ def _run_shown(state: State, made: RunPlan, common: dict[str, Any], *, yes: bool
 def _estimate(planned: Any) -> str:
     if planned is None:
         return ""
-    parts = [several(planned.rows, "row")] if planned.rows else []
-    parts += [several(planned.versions, "version")] if planned.versions else []
-    parts += [several(planned.files, "file"), size(planned.bytes)] if planned.files else []
+    parts = [plural(planned.rows, "row")] if planned.rows else []
+    parts += [plural(planned.versions, "version")] if planned.versions else []
+    parts += [plural(planned.files, "file"), in_bytes(planned.bytes)] if planned.files else []
     return ", ".join(parts) or planned.note
 
 
@@ -242,5 +243,5 @@ def _run_often(
     with stopped_by_signals() as stop:
         repeat(every, work, stop=stop, told=lambda due: note(f"next run: {moment(due)}"))
     failed = sum(each["error"] is not None for each in runs)
-    text = f"{several(len(runs), 'run')}, {failed} of them failed or refused"
+    text = f"{plural(len(runs), 'run')}, {failed} of them failed or refused"
     return Answer({"runs": runs}, [text])

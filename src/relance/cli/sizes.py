@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from relance.cli.words import count, size
+from relance.amounts import count, in_bytes
 
 if TYPE_CHECKING:
     from relance.namespace import DirectoryNamespace
@@ -36,11 +36,11 @@ class Size:
     def cells(self) -> list[str]:
         if self.error is not None:
             return ["unreadable", "-", "-", "-"]
-        return [count(self.rows), size(self.bytes), count(self.fragments), count(self.version)]
+        return [count(self.rows), in_bytes(self.bytes), count(self.fragments), count(self.version)]
 
     @property
     def summary(self) -> str:
-        return "unreadable" if self.error else f"{count(self.rows)} rows, {size(self.bytes)}"
+        return "unreadable" if self.error else f"{count(self.rows)} rows, {in_bytes(self.bytes)}"
 
 
 def sizes_of(catalog: DirectoryNamespace, tables: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Size]:
