@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from relance import DirectoryNamespace
 from relance.cli.app import app
+from relance.cli.shapes import SHAPES
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 SECRET = "s3cr3t-value-of-a-key"
@@ -41,6 +42,8 @@ class Ran:
         assert self.document["ok"], self.document
         found = self.document["result"]
         assert isinstance(found, dict)
+        unknown = set(found) - set(SHAPES[self.document["command"]])
+        assert not unknown, f"not in the reference: {unknown}"
         return found
 
 

@@ -24,6 +24,7 @@ from relance import errors
 from relance.cli import asking, failures
 from relance.cli.app import SECTIONS, app
 from relance.cli.exits import MEANINGS, Exit
+from relance.policy import lease
 from relance.storage.local_disk import LocalDiskStorage
 
 
@@ -65,7 +66,7 @@ def test_every_error_has_an_exit_code_and_a_hint() -> None:
             failure = failures.failure_of(kind("x"), str)
             assert failure.exit_code is not Exit.FAILED or issubclass(kind, errors.InternalError)
             assert failure.to_do
-    known = {name for name in vars(errors) if name.endswith("Error")}
+    known = {name for name in {**vars(errors), **vars(lease)} if name.endswith("Error")}
     assert set(failures._EXITS) <= known
     assert set(failures._HINTS) <= known
 

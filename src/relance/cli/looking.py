@@ -283,7 +283,7 @@ def status(state: State, table: Id) -> Answer:
 
 @click.command(cls=Command)
 @click.argument("table", type=TABLE)
-@click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest so many.")
 @pass_state
 def versions(state: State, table: Id, *, limit: int | None) -> Answer:
     """List the versions of a table, newest first, with their tags."""

@@ -33,7 +33,9 @@ _TELLING = ("version", "rows", "versions", "files", "bytes")
 @click.option("--deletion-id", help="Only this drop of the one table that is named.")
 @click.option("--deleted-before", type=MOMENT, help="Only drops before this time.")
 @click.option("--force", is_flag=True, help="Named tables also before their time has passed.")
-@click.option("--rate-limit", type=click.FloatRange(min=0, min_open=True), help="Files per second.")
+@click.option(
+    "--rate-limit", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Files per second."
+)
 @dry_run_option
 @yes_option
 @engine_options
@@ -144,11 +146,14 @@ def delete_rows(
 
 @click.command(cls=Command)
 @click.argument("tables", type=TABLE, nargs=-1)
-@click.option("--target-rows", type=click.IntRange(min=1), help="Rows of a fragment that is large enough.")
-@click.option("--target-bytes", type=click.IntRange(min=1), help="Bytes of such a fragment.")
+@click.option(
+    "--target-rows", type=click.IntRange(min=1), metavar="N", help="Rows of a fragment that is large enough."
+)
+@click.option("--target-bytes", type=click.IntRange(min=1), metavar="N", help="Bytes of such a fragment.")
 @click.option(
     "--deletion-threshold",
     type=click.FloatRange(0, 1),
+    metavar="N",
     default=0.1,
     show_default=True,
     help="Fragments with a larger share of deleted rows are written anew.",
@@ -186,11 +191,15 @@ def compact(
 @click.command(cls=Command)
 @click.argument("tables", type=TABLE, nargs=-1)
 @click.option("--older-than", type=DURATION, help="Versions of at least this age, such as 30d; default 14d.")
-@click.option("--retain-versions", type=click.IntRange(min=1), help="Keep at least the newest so many.")
-@click.option("--before-version", type=click.IntRange(min=1), help="Only versions before this one.")
+@click.option(
+    "--retain-versions", type=click.IntRange(min=1), metavar="N", help="Keep at least the newest so many."
+)
+@click.option(
+    "--before-version", type=click.IntRange(min=1), metavar="N", help="Only versions before this one."
+)
 @click.option("--skip-tagged", is_flag=True, help="Keep tagged versions without an error.")
 @click.option("--allow-young", is_flag=True, help="Also versions younger than 24 hours.")
-@click.option("--rate-limit", type=click.IntRange(min=1), help="Files per second.")
+@click.option("--rate-limit", type=click.IntRange(min=1), metavar="N", help="Files per second.")
 @dry_run_option
 @yes_option
 @engine_options

@@ -32,7 +32,9 @@ Id = tuple[str, ...]
 @click.option("--failed", is_flag=True, help="Only what failed.")
 @click.option("--run", "name", help="Only what this run did.")
 @click.option("--since", type=MOMENT, help="Only from this time on.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", default=50, show_default=True, help="At most so many."
+)
 @pass_state
 def history(
     state: State,

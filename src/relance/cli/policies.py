@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -119,6 +120,20 @@ def check(state: State, file: str | None) -> Answer:
     limits = {name: value for name, value in asdict(found.limits).items() if value is not None}
     text = [f"{found.file} can be used: {plural(len(rules), 'rule')}"]
     return Answer({"file": found.file, "problems": [], "rules": rules, "limits": limits}, [grid, *text])
+
+
+@policy.command(cls=Command)
+@pass_state
+def schema(state: State) -> Answer:
+    """Print the JSON schema of policy files, with which editors complete and check them."""
+    from relance.policy.schema import schema_text
+
+    text = schema_text()
+
+    def write(stream: TextIO) -> None:
+        stream.write(text)
+
+    return Answer({"schema": json.loads(text)}, write=write)
 
 
 @policy.command(cls=Command)

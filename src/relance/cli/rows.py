@@ -36,8 +36,8 @@ def _selection_options(command: _F) -> _F:
     for option in (
         click.option("--branch", help="Rows of a branch."),
         click.option("--tag", help="Rows of the version with this tag."),
-        click.option("--version", type=click.IntRange(min=1), help="Rows of an older version."),
-        click.option("--limit", "-n", type=click.IntRange(min=0), help="At most so many rows."),
+        click.option("--version", type=click.IntRange(min=1), metavar="N", help="Rows of an older version."),
+        click.option("--limit", "-n", type=click.IntRange(min=0), metavar="N", help="At most so many rows."),
         click.option("--where", metavar="SQL", help='Only rows for which this holds, such as "value > 20".'),
         click.option("--columns", metavar="NAMES", help="Only these columns, with commas between them."),
     ):

@@ -1,0 +1,52 @@
+"""The reference of the command line says what the commands are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from relance.cli.app import app
+from relance.cli.reference import page
+from relance.cli.shapes import SHAPES
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def _paths() -> list[str]:
+    found: list[str] = []
+    for name, command in app.commands.items():
+        inside = command.commands if isinstance(command, click.Group) else None
+        found += [name] if inside is None else [f"{name} {each}" for each in inside]
+    return found
+
+
+def test_the_page_is_up_to_date() -> None:
+    written = (DOCS / "reference" / "cli.md").read_text()
+    assert written == page(), "run: python -m relance.cli.reference docs/reference/cli.md"
+
+
+@pytest.mark.parametrize("path", _paths())
+def test_every_command_tells_its_result(path: str) -> None:
+    assert SHAPES[path]
+    assert f"### relance {path}\n" in page()
+
+
+def test_only_commands_that_exist_are_told() -> None:
+    assert set(SHAPES) == set(_paths())
+
+
+def test_the_guide_names_only_commands_and_options_that_exist() -> None:
+    for document in (DOCS / "cli.md", DOCS.parent / "README.md"):
+        for line in re.findall(r"^(?:\$ )?relance (.+)$", document.read_text(), re.MULTILINE):
+            words = re.sub(r"--root \S+", "", line.partition("#")[0]).split()
+            command: click.Command = app
+            for word in words:
+                if isinstance(command, click.Group) and not word.startswith("-"):
+                    assert word in command.commands, line
+                    command = command.commands[word]
+            known = {name for each in command.params for name in each.opts} | {"--help"}
+            used = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
+            assert used <= known, line
