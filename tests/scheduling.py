@@ -7,6 +7,7 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = {
     # A Spark context excludes another one in its process: these start drivers of their own, one at a time.
     "drivers": (
+        "tests/cli/test_with_spark.py",
         "tests/spark/test_cluster.py",
         "tests/spark/test_connect.py",
         "tests/spark/test_guide.py",

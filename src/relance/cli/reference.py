@@ -31,10 +31,10 @@ With `--json` every command prints one document to standard output, also when it
 {"ok": false, "command": "show", "error": {"type": "TableNotFoundError", "code": 4, "message": "", …}}
 ```
 
-`result` is listed with each command; one that was done in part has both `result` and `error`, which has `type`,
-`code` (the namespace specification's, see [errors](errors.md), or null), `message` and `hint`. Times are in ISO
-format, ids are written as commands take them. Keys are only added, never renamed. Progress and questions go to
-standard error.
+`result` is listed with each command; one that was done in part has both `result` and `error`. An error has
+`type`, `code` (the namespace specification's, see [errors](errors.md), or null), `message` and `hint`.
+Times are in ISO format, ids are written as commands take them. Keys are only added, never renamed.
+Progress and questions go to standard error.
 """
 
 

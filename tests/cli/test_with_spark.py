@@ -1,0 +1,34 @@
+"""Commands that work through Spark, in a process with a driver of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.helpers import Lake, spawn
+
+from relance.errors import UnsupportedOperationError
+
+
+def test_import_through_spark(lake: Lake, tmp_path: Path) -> None:
+    try:
+        from relance.spark.requirements import check_requirements
+
+        check_requirements()
+    except UnsupportedOperationError as error:
+        pytest.skip(str(error))
+    for number in (1, 2):
+        (tmp_path / f"part{number}.csv").write_text(f"id,name\n{number},x\n")
+    ran = spawn(
+        *("--root", str(lake.folder), "import", "prod.parts", "part1.csv", "part2.csv"),
+        *("--master", "local[1]", "--json"),
+        folder=tmp_path,
+    )
+    assert ran.exit_code == 0, ran
+    assert ran.result["engine"] == "spark"
+    rows = lake.json("query", "prod.parts")["rows"]
+    assert sorted((row["id"], row["name"]) for row in rows) == [(1, "x"), (2, "x")]
+
+
+def test_a_master_without_spark_is_a_usage_error(lake: Lake) -> None:
+    assert lake.run("compact", "--engine", "local", "--master", "local[1]").exit_code == 2

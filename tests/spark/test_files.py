@@ -1,0 +1,55 @@
+"""Rows between files and tables through Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from relance import DirectoryNamespace
+from relance.errors import InvalidInputError, TableAlreadyExistsError
+from relance.spark.files import export_files, import_files
+from relance.spark.session_properties import keep_in_session
+
+
+@pytest.fixture
+def root(spark: SparkSession, tmp_path: Path) -> str:
+    """Return a fresh root that the session takes for its catalog."""
+    keep_in_session(spark, {"root": str(tmp_path / "lake")})
+    return str(tmp_path / "lake")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_rows_survive_an_import_and_an_export(
+    spark: SparkSession, root: str, tmp_path: Path, kind: str
+) -> None:
+    frame = spark.createDataFrame([(1, "a"), (2, "b"), (3, "c")], "id long, name string")
+    frame.write.option("header", "true").format(kind).save(str(tmp_path / "given"))
+    saved = import_files(
+        spark, [str(tmp_path / "given")], ["prod", "t"], file_format=kind, create_namespaces=True
+    )
+    assert saved.version == 1
+    with pytest.raises(TableAlreadyExistsError):
+        import_files(spark, [str(tmp_path / "given")], ["prod", "t"], file_format=kind)
+    import_files(spark, [str(tmp_path / "given")], ["prod", "t"], file_format=kind, mode="append")
+    out = str(tmp_path / "out")
+    export_files(spark, ["prod", "t"], out, file_format=kind, where="id > 1")
+    again = spark.read.option("header", "true").option("inferSchema", "true").format(kind).load(out)
+    assert sorted((row["id"], row["name"]) for row in again.collect()) == [
+        (2, "b"),
+        (2, "b"),
+        (3, "c"),
+        (3, "c"),
+    ]
+    with pytest.raises(InvalidInputError, match="exists"):
+        export_files(spark, ["prod", "t"], out, file_format=kind)
+    export_files(spark, ["prod", "t"], out, file_format=kind, overwrite=True, limit=1)
+    assert DirectoryNamespace(root=root).count_table_rows({"id": ["prod", "t"]}).count == 6
+
+
+def test_a_path_that_is_not_there_and_a_format_that_spark_has_not(spark: SparkSession, root: str) -> None:
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        import_files(spark, ["/nowhere/at/all.parquet"], ["t"], file_format="parquet")
+    with pytest.raises(InvalidInputError, match="arrow"):
+        import_files(spark, ["x.arrow"], ["t"], file_format="arrow")

@@ -1,0 +1,92 @@
+"""A look at a store tells what is wrong with it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from relance.errors import PermissionDeniedError
+from relance.storage.checkup import Check, Verdict, check_store
+from relance.storage.memory import MemoryStorage
+from relance.storage.protocol import Level, Version
+from relance.testing.clock import ManualClock
+
+SKEW = timedelta(minutes=5)
+
+
+def _checked(storage: Any) -> dict[str, Check]:
+    found = check_store(storage, ManualClock(datetime.now(UTC)), skew=SKEW)
+    return {each.name: each for each in found}
+
+
+def _bad(storage: Any) -> set[str]:
+    return {name for name, each in _checked(storage).items() if each.verdict is Verdict.BAD}
+
+
+def _refuse(*_: object, **__: object) -> Any:
+    raise PermissionDeniedError("not yours")
+
+
+def test_a_good_store_has_nothing_wrong_and_keeps_nothing() -> None:
+    storage = MemoryStorage()
+    found = _checked(storage)
+    assert {each.verdict for each in found.values()} <= {Verdict.GOOD, Verdict.UNKNOWN}
+    assert set(found) == {
+        *("list", "write", "read", "list after write", "clock", "create-only", "replace", "delete")
+    }
+    assert storage.list_level("") == Level((), ())
+
+
+def test_a_store_that_ignores_conditions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    create = storage.create
+
+    def replaces(key: str, body: bytes) -> Version:
+        storage.delete(key)
+        return create(key, body)
+
+    monkeypatch.setattr(storage, "create", replaces)
+    assert "create-only" in _bad(storage)
+
+
+def test_a_store_that_may_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    monkeypatch.setattr(storage, "create", _refuse)
+    found = _checked(storage)
+    assert found["write"].verdict is Verdict.BAD
+    assert found["write"].remedy
+    assert found["list"].verdict is Verdict.GOOD
+    assert found["delete"].verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        ("list_level", {"list", "list after write"}),
+        ("read", {"read"}),
+        ("delete", {"delete", "create-only", "replace"}),
+        ("head", {"clock"}),
+    ],
+)
+def test_a_right_that_is_missing_is_named(
+    method: str, names: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = MemoryStorage()
+    monkeypatch.setattr(storage, method, _refuse)
+    assert names <= _bad(storage)
+
+
+def test_a_listing_that_lags_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    monkeypatch.setattr(storage, "list_level", lambda prefix: Level((), ()))
+    assert _bad(storage) == {"list after write"}
+
+
+def test_clocks_that_differ_are_found_out() -> None:
+    storage = MemoryStorage()
+    late = ManualClock(datetime.now(UTC) + timedelta(hours=1))
+    (clock,) = [each for each in check_store(storage, late, skew=SKEW) if each.name == "clock"]
+    assert clock.verdict is Verdict.BAD
+    assert "clock_skew" in clock.remedy
