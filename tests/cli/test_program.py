@@ -20,7 +20,7 @@ from click.shell_completion import BashComplete
 from click.testing import CliRunner
 from tests.cli.helpers import SECRET, Lake, environment, run, spawn
 
-from relance import errors
+from relance import DirectoryNamespace, errors
 from relance.cli import asking, failures
 from relance.cli.app import SECTIONS, app
 from relance.cli.exits import MEANINGS, Exit
@@ -206,6 +206,24 @@ def test_secrets_are_never_shown(command: str, monkeypatch: pytest.MonkeyPatch) 
     for more in ((), ("--json",)):
         ran = run("--root", "s3://bucket/lake", command, "--debug", *more)
         assert ran.exit_code in {1, 6}, ran
+        assert SECRET not in ran.out + ran.err
+
+
+def test_a_secret_in_an_error_of_somebody_else_is_blotted_out(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "relance.toml").write_text(
+        f'root = "s3://bucket/lake"\n[storage]\nsecret_access_key = "{SECRET}"\n'
+    )
+
+    def leak(*_: object) -> None:
+        raise RuntimeError(f"request with key {SECRET} failed")
+
+    monkeypatch.setattr(DirectoryNamespace, "list_namespaces", leak)
+    for more in ((), ("--json",), ("--debug",)):
+        ran = run("ls", *more)
+        assert ran.exit_code == 1
+        assert "request with key *** failed" in ran.out + ran.err
         assert SECRET not in ran.out + ran.err
 
 

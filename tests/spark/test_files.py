@@ -32,20 +32,13 @@ def test_rows_survive_an_import_and_an_export(
     assert saved.version == 1
     with pytest.raises(TableAlreadyExistsError):
         import_files(spark, [str(tmp_path / "given")], ["prod", "t"], file_format=kind)
-    import_files(spark, [str(tmp_path / "given")], ["prod", "t"], file_format=kind, mode="append")
     out = str(tmp_path / "out")
     export_files(spark, ["prod", "t"], out, file_format=kind, where="id > 1")
     again = spark.read.option("header", "true").option("inferSchema", "true").format(kind).load(out)
-    assert sorted((row["id"], row["name"]) for row in again.collect()) == [
-        (2, "b"),
-        (2, "b"),
-        (3, "c"),
-        (3, "c"),
-    ]
+    assert sorted((row["id"], row["name"]) for row in again.collect()) == [(2, "b"), (3, "c")]
     with pytest.raises(InvalidInputError, match="exists"):
         export_files(spark, ["prod", "t"], out, file_format=kind)
-    export_files(spark, ["prod", "t"], out, file_format=kind, overwrite=True, limit=1)
-    assert DirectoryNamespace(root=root).count_table_rows({"id": ["prod", "t"]}).count == 6
+    assert DirectoryNamespace(root=root).count_table_rows({"id": ["prod", "t"]}).count == 3
 
 
 def test_a_path_that_is_not_there_and_a_format_that_spark_has_not(spark: SparkSession, root: str) -> None:

@@ -18,7 +18,12 @@ def is_somebody_there() -> bool:
 
 
 def confirm(
-    what: str, items: Sequence[str], *, yes: bool, preview: str = "--dry-run shows what would go"
+    what: str,
+    items: Sequence[str],
+    *,
+    yes: bool,
+    preview: str = "--dry-run shows what would go",
+    warning: str = "cannot be undone",
 ) -> None:
     """Return when the user agrees to what cannot be undone.
 
@@ -29,11 +34,11 @@ def confirm(
         return
     if not is_somebody_there():
         raise CliError(
-            f"nothing was done: {what} cannot be undone, and there is no terminal to ask on",
+            f"nothing was done: {what} {warning}, and there is no terminal to ask on",
             f"pass --yes if you are sure; {preview}",
             Exit.REFUSED,
         )
-    note(f"{what} cannot be undone:")
+    note(f"{what} {warning}:")
     for each in listed(items):
         note(f"  {each}")
     if not click.confirm("Go on?", default=False, err=True):

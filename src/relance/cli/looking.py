@@ -88,10 +88,16 @@ def _size_fields(found: Size | None, wanted: bool) -> dict[str, Any]:
 
 
 def _tree(root: str, inside: Id, spaces: Sequence[Id], tables: Sequence[Id], found: dict[Id, Size]) -> Branch:
+    inner: dict[Id, list[Id]] = {}
+    leaves: dict[Id, list[Id]] = {}
+    for each in spaces:
+        inner.setdefault(each[:-1], []).append(each)
+    for each in tables:
+        leaves.setdefault(each[:-1], []).append(each)
+
     def branch(at: Id, label: str) -> Branch:
-        below = [branch(each, f"{each[-1]}/") for each in spaces if each[:-1] == at]
-        leaves = [Branch(_leaf(each, found)) for each in tables if each[:-1] == at]
-        return Branch(label, [*below, *leaves])
+        below = [branch(each, f"{each[-1]}/") for each in inner.get(at, [])]
+        return Branch(label, [*below, *(Branch(_leaf(each, found)) for each in leaves.get(at, []))])
 
     return branch(inside, id_text(inside) if inside else root)
 

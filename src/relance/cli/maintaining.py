@@ -138,7 +138,12 @@ def delete_rows(
     if dry_run or not due:
         return _report_answer(state, planned, nothing=nothing)
     rows = sum(each.planned.rows for each in due if each.planned is not None)
-    confirm(f"deleting {plural(rows, 'row')} where {where}", [_planned_line(each) for each in due], yes=yes)
+    confirm(
+        f"deleting {plural(rows, 'row')} where {where}",
+        [_planned_line(each) for each in due],
+        yes=yes,
+        warning="can be undone only until a cleanup, by going back to an older version",
+    )
     chosen = [each.table for each in planned.results if each in due or each.error is not None]
     report = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
     return _report_answer(state, report, nothing=nothing)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 100_000
 """No line of a pipe is wrapped."""
 
+_LEAST = 16
+"""What is left for the last column of a table, at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -94,8 +97,8 @@ def print_failed(failure: Failure, *, command: str, as_json: bool) -> None:
 def print_failure(failure: Failure) -> None:
     """Print what went wrong and what to do, to standard error."""
     console = console_on(sys.stderr)
-    console.print(_styled("error: ", "bold red") + _styled(printable(failure.what)))
-    console.print(_styled("  do:  ", "bold") + _styled(printable(failure.to_do)))
+    for label, style, text in (("error: ", "bold red", failure.what), ("  do:  ", "bold", failure.to_do)):
+        console.print(_styled(label, style), _styled(printable(text)), sep="")
 
 
 def note(text: str) -> None:
@@ -139,14 +142,14 @@ def _print_part(part: Part) -> None:
         elif isinstance(part, Branch):
             console.print(_tree(part))
         elif part.rows:
-            console.print(_table(part))
+            console.print(_table(part, console.width))
         elif part.empty:
             console.print(_styled(part.empty))
     # The last column is filled up with blanks, which nobody wants in a pipe.
     sys.stdout.write("".join(line.rstrip(" \n") + "\n" for line in captured.get().splitlines(keepends=True)))
 
 
-def _table(grid: Grid) -> RenderableType:
+def _table(grid: Grid, width: int) -> RenderableType:
     from rich.table import Table
 
     table = Table(
@@ -157,12 +160,26 @@ def _table(grid: Grid) -> RenderableType:
         show_header=any(grid.headings),
         header_style="bold",
     )
-    for heading in grid.headings:
-        numbers = heading in grid.right
-        table.add_column(heading, justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
+    whole = _fits_but_for_the_last(grid, width)
+    last = len(grid.headings) - 1
+    for number, heading in enumerate(grid.headings):
+        table.add_column(
+            heading,
+            justify="right" if heading in grid.right else "left",
+            no_wrap=heading in grid.right or (whole and number < last),
+            overflow="fold",
+        )
     for row in grid.rows:
         table.add_row(*(_styled(printable(cell)) for cell in row))
     return table
+
+
+def _fits_but_for_the_last(grid: Grid, width: int) -> bool:
+    """Tell whether ids and times need not be broken when only the last column is."""
+    from rich.cells import cell_len
+
+    columns = list(zip(grid.headings, *grid.rows, strict=True))[:-1]
+    return sum(2 + max(map(cell_len, each)) for each in columns) + _LEAST <= width
 
 
 def _tree(branch: Branch) -> RenderableType:
