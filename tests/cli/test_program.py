@@ -213,7 +213,7 @@ def test_a_secret_in_an_error_of_somebody_else_is_blotted_out(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "relance.toml").write_text(
-        f'root = "s3://bucket/lake"\n[storage]\nsecret_access_key = "{SECRET}"\n'
+        f'root = "s3://bucket/lake"\n[storage]\naccess_key_id = "me"\nsecret_access_key = "{SECRET}"\n'
     )
 
     def leak(*_: object) -> None:
