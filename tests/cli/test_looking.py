@@ -138,4 +138,4 @@ def test_control_characters_of_the_data_do_not_reach_the_terminal(lake: Lake) ->
     lake.catalog.create_table({"id": ["bad"], "properties": {"x": "\x1b[31mred\x1b[0m"}}, ipc(ROWS))
     text = lake.ok("show", "bad")
     assert "\x1b" not in text
-    assert "\\x1b[31mred" in text
+    assert "\\u{1B}[31mred" in text

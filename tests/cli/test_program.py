@@ -82,6 +82,21 @@ def test_options_may_stand_before_or_after_the_command(lake: Lake) -> None:
     assert before.document["ok"] is True
 
 
+def test_commands_to_copy_are_quoted_for_a_shell(lake: Lake) -> None:
+    odd = "prod.raw.`odd.name`"
+    assert f"relance undrop '{odd}'" in lake.ok("drop", odd)
+    assert f"relance undrop '{odd}'" in lake.ok("status", odd)
+    assert f"relance undrop '{odd}'" in lake.run("show", odd).err
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    for command in ((), ("policy",)):
+        ran = run(*command)
+        assert ran.exit_code == 0
+        assert ran.out.startswith("Usage: relance")
+        assert ran.err == ""
+
+
 def test_the_version(lake: Lake) -> None:
     assert run("--version").out.startswith("relance, version ")
 
@@ -167,6 +182,7 @@ def test_an_unknown_command_or_option_is_a_usage_error_also_in_json(lake: Lake) 
 def test_a_traceback_is_printed_only_with_debug(lake: Lake) -> None:
     assert "Traceback" not in lake.run("show", "nothing").err
     assert "Traceback" in lake.run("show", "nothing", "--debug").err
+    assert "Traceback" in lake.run("compact", "nothing", "readings", "--debug").err
 
 
 def test_ids_in_errors_are_written_as_commands_take_them(lake: Lake) -> None:
@@ -319,7 +335,8 @@ def test_names_are_completed_from_the_catalog(lake: Lake, monkeypatch: pytest.Mo
 
     assert completed("--root", str(lake.folder), "undrop", "") == ["gone"]
     monkeypatch.setenv("RELANCE_ROOT", str(lake.folder))
-    assert completed("show", "prod.") == ["prod.raw", "prod.raw.`odd.name`", "prod.users"]
+    # Not prod.raw.`odd.name`: a shell would run what is between backticks.
+    assert completed("show", "prod.") == ["prod.raw", "prod.users"]
     assert completed("compact", "readings", "prod.u") == ["prod.users"]
     monkeypatch.setenv("RELANCE_ROOT", "nonsense://x")
     assert completed("show", "") == []

@@ -14,7 +14,6 @@ from relance import __version__
 from relance.cli import completion, doctor, lifecycle, looking, maintaining, past, policies, roots, rows, runs
 from relance.cli.base import Group
 from relance.cli.exits import Exit
-from relance.cli.failures import details_of, failure_of
 from relance.cli.output import Answer, print_answer, print_failed
 from relance.cli.state import State
 
@@ -53,12 +52,13 @@ class App(Group):
             return Exit.INTERRUPTED
         except click.exceptions.Exit as ended:
             return ended.exit_code
+        except click.exceptions.NoArgsIsHelpError as error:
+            sys.stdout.write(f"{error.message}\n")
+            return Exit.OK
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001  # every error ends here
-            failure = failure_of(error, state.redact)
-            if state.debug:
-                sys.stderr.write(details_of(error, state.redact))
+            failure = state.failure(error)
             print_failed(failure, command=state.command, as_json=state.json)
             return failure.exit_code
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relance.cli.exits import CliError, Exit
+from relance.cli.words import id_text, in_shell
 
 if TYPE_CHECKING:
     from relance.errors import RelanceError
@@ -86,18 +87,12 @@ def _of_relance(error: RelanceError, redact: Redact) -> Failure:
     else:
         to_do = _HINTS.get(type(error).__name__) or _inherited_hint(error)
     # The catalog writes 'a$b', which a shell takes for something else; commands take a.b.
-    what = _OBJECT_ID.sub(lambda found: f"'{_dotted(found[1].split('$'))}'", what)
+    what = _OBJECT_ID.sub(lambda found: f"'{id_text(found[1].split('$'))}'", what)
     return Failure(type(error).__name__, redact(what), to_do, exit_of(error), error.spec_code)
 
 
 def _written(parts: str) -> str:
-    return _dotted(ast.literal_eval(parts))
-
-
-def _dotted(parts: list[str]) -> str:
-    from relance.identifiers import format_id
-
-    return format_id(parts)
+    return in_shell(ast.literal_eval(parts))
 
 
 def _inherited_hint(error: BaseException) -> str:

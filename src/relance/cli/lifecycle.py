@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,11 +13,11 @@ from relance.amounts import plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
-from relance.cli.failures import Failure, failure_of
+from relance.cli.failures import Failure
 from relance.cli.output import Answer
 from relance.cli.params import ANY, DROPPED, DURATION, NAMESPACE, TABLE, yes_option
 from relance.cli.state import State, pass_state
-from relance.cli.words import id_text, moment
+from relance.cli.words import id_text, in_shell, moment
 
 Id = tuple[str, ...]
 
@@ -32,7 +33,7 @@ def _each(state: State, names: Sequence[Id], act: Callable[[Id], tuple[dict[str,
         try:
             fields, line = act(name)
         except RelanceError as error:
-            failure = failure_of(error, state.redact)
+            failure = state.failure(error)
             failures.append(failure)
             done.append({"name": id_text(name), "error": failure.as_json()})
             if len(names) > 1:
@@ -164,7 +165,7 @@ def _told(name: Id, told: dict[str, str], *, namespace: bool) -> tuple[dict[str,
     if fields["purged"]:
         return fields, f"{id_text(name)}: dropped and purged"
     flag = " --namespace" if namespace else ""
-    line = f"{id_text(name)}: dropped; until {moment(due)}: relance undrop{flag} {id_text(name)}"
+    line = f"{id_text(name)}: dropped; until {moment(due)}: relance undrop{flag} {in_shell(name)}"
     return fields, line
 
 
@@ -225,7 +226,7 @@ def deregister(state: State, table: Id) -> Answer:
     """Hide a table until it is registered again; its data stays."""
     response = state.catalog.deregister_table({"id": list(table)})
     name, place = id_text(table), str(response.location).rstrip("/").rpartition("/")[2]
-    text = f"{name} is hidden; to show it again: relance register {name} '{place}'"
+    text = f"{name} is hidden; to show it again: relance register {in_shell(table)} {shlex.quote(place)}"
     return Answer({"table": name, "location": response.location}, [text])
 
 

@@ -16,7 +16,7 @@ from relance.cli.output import Answer, Branch, Grid, Part
 from relance.cli.params import ANY, NAMESPACE, TABLE, all_namespace_ids, all_table_ids
 from relance.cli.sizes import SIZE_HEADINGS, Size, sizes_of
 from relance.cli.state import State, pass_state
-from relance.cli.words import id_text, moment
+from relance.cli.words import id_text, in_shell, moment
 
 if TYPE_CHECKING:
     from lance_namespace import DescribeTableResponse
@@ -124,7 +124,7 @@ def _list_dropped(catalog: DirectoryNamespace, namespace: Id | None, *, sizes: b
             [
                 id_text(each.id),
                 each.state,
-                count(each.version),
+                count(each.version or None),
                 moment(each.deleted_at),
                 moment(each.purge_after),
                 each.deletion_id,
@@ -276,7 +276,9 @@ def status(state: State, table: Id) -> Answer:
             f"{name} was dropped on {moment(found.deleted_at)} ({found.state}); "
             f"a purge may take it from {moment(found.purge_after)}"
         )
-        return Answer({"status": "dropped", **dropped_fields(found)}, [text, f"relance undrop {name}"])
+        return Answer(
+            {"status": "dropped", **dropped_fields(found)}, [text, f"relance undrop {in_shell(table)}"]
+        )
     missing = Failure(
         "TableNotFoundError",
         f"there is no table {name}",

@@ -13,7 +13,7 @@ from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.engines import run_job
 from relance.cli.exits import CliError, Exit
-from relance.cli.failures import Failure, failure_of
+from relance.cli.failures import Failure
 from relance.cli.output import Answer, Grid
 from relance.cli.params import DROPPED, DURATION, MOMENT, TABLE, dry_run_option, engine_options, yes_option
 from relance.cli.state import State, pass_state
@@ -282,7 +282,7 @@ def _problem_of(failures: Sequence[Failure], tables: int) -> Failure | None:
 
 def _report_answer(state: State, report: Report, *, nothing: str) -> Answer:
     """Return what a run of a job tells."""
-    failures = {each.table: failure_of(each.error, state.redact) for each in report.failed if each.error}
+    failures = {each.table: state.failure(each.error) for each in report.failed if each.error}
     entries = [_entry(each, failures.get(each.table)) for each in report.results]
     result = {
         "job": report.job,

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 100_000
 """No line of a pipe is wrapped."""
+
+_MANY = 2_000
+"""Longer tables are not fitted into a terminal."""
 
 _LEAST = 16
 """What is left for the last column of a table, at least."""
@@ -129,24 +132,54 @@ def _styled(text: str, style: str = "") -> Any:
 
 
 def _print_json(document: Mapping[str, Any]) -> None:
-    json.dump(document, sys.stdout, indent=2, default=plain, ensure_ascii=False)
+    # On a terminal as plain ASCII: text may have characters that move its cursor.
+    json.dump(document, sys.stdout, indent=2, default=plain, ensure_ascii=sys.stdout.isatty())
     sys.stdout.write("\n")
     sys.stdout.flush()
 
 
 def _print_part(part: Part) -> None:
-    console = console_on(sys.stdout)
-    with console.capture() as captured:
-        if isinstance(part, str):
-            console.print(_styled("\n".join(map(printable, part.split("\n")))))
-        elif isinstance(part, Branch):
-            console.print(_tree(part))
-        elif part.rows:
-            console.print(_table(part, console.width))
-        elif part.empty:
-            console.print(_styled(part.empty))
-    # The last column is filled up with blanks, which nobody wants in a pipe.
-    sys.stdout.write("".join(line.rstrip(" \n") + "\n" for line in captured.get().splitlines(keepends=True)))
+    if isinstance(part, str):
+        lines = [printable(line) for line in part.split("\n")]
+    elif isinstance(part, Branch):
+        lines = list(_tree_lines(part))
+    elif not part.rows:
+        lines = [part.empty] if part.empty else []
+    elif sys.stdout.isatty() and len(part.rows) <= _MANY:
+        console = console_on(sys.stdout)
+        console.print(_table(part, console.width))
+        return
+    else:
+        lines = list(_aligned(part))
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _aligned(grid: Grid) -> Iterator[str]:
+    """Yield a table as plain lines: rich takes long for many rows, and fills lines up with blanks."""
+    from rich.cells import cell_len
+
+    rows = [[printable(cell) for cell in row] for row in grid.rows]
+    shown = [list(grid.headings), *rows] if any(grid.headings) else rows
+    widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        cells = []
+        for heading, width, cell in zip(grid.headings, widths, row, strict=True):
+            blanks = " " * (width - cell_len(cell))
+            cells.append(blanks + cell if heading in grid.right else cell + blanks)
+        yield "  ".join(cells).rstrip()
+
+
+def _tree_lines(branch: Branch) -> Iterator[str]:
+    """Yield a tree as lines, each node below its parent."""
+    yield printable(branch.label)
+    yield from _lines_below(branch, "")
+
+
+def _lines_below(branch: Branch, before: str) -> Iterator[str]:
+    for number, child in enumerate(branch.children, 1):
+        is_last = number == len(branch.children)
+        yield f"{before}{'└── ' if is_last else '├── '}{printable(child.label)}"
+        yield from _lines_below(child, before + ("    " if is_last else "│   "))
 
 
 def _table(grid: Grid, width: int) -> RenderableType:
@@ -180,19 +213,6 @@ def _fits_but_for_the_last(grid: Grid, width: int) -> bool:
 
     columns = list(zip(grid.headings, *grid.rows, strict=True))[:-1]
     return sum(2 + max(map(cell_len, each)) for each in columns) + _LEAST <= width
-
-
-def _tree(branch: Branch) -> RenderableType:
-    from rich.tree import Tree
-
-    tree = Tree(_styled(printable(branch.label)), guide_style="dim")
-    _grow(tree, branch.children)
-    return tree
-
-
-def _grow(tree: Any, children: Sequence[Branch]) -> None:
-    for child in children:
-        _grow(tree.add(_styled(printable(child.label))), child.children)
 
 
 def plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,7 +42,9 @@ class IdType(click.ParamType[Any]):
             names = [format_id(each) for each in self._known(ctx.ensure_object(State).catalog)]
         except Exception:  # noqa: BLE001  # a shell waits for words, not for errors
             return []
-        return [CompletionItem(each) for each in sorted(set(names)) if each.startswith(incomplete)]
+        # Not those with backticks: a shell would run what is between them.
+        safe = {each for each in names if shlex.quote(each) == each}
+        return [CompletionItem(each) for each in sorted(safe) if each.startswith(incomplete)]
 
 
 def all_table_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:

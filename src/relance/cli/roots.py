@@ -11,7 +11,7 @@ from relance.amounts import plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.exits import Exit
-from relance.cli.failures import Failure, failure_of
+from relance.cli.failures import Failure
 from relance.cli.output import Answer, Grid, Part
 from relance.cli.params import dry_run_option, yes_option
 from relance.cli.progress import migration_bar
@@ -94,11 +94,11 @@ def scrub(state: State, *, repair: bool, yes: bool) -> Answer:
 def _left(finding: Finding, state: State) -> str:
     if finding.error is None:
         return finding.remedy
-    return printable(f"{finding.remedy} (failed: {failure_of(finding.error, state.redact).what})")
+    return printable(f"{finding.remedy} (failed: {state.failure(finding.error).what})")
 
 
 def _fields(finding: Finding, state: State) -> dict[str, Any]:
-    error = None if finding.error is None else failure_of(finding.error, state.redact).as_json()
+    error = None if finding.error is None else state.failure(finding.error).as_json()
     return {
         "name": finding.name,
         "problem": finding.problem.value,

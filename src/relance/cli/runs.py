@@ -13,7 +13,6 @@ from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.engines import spark_session, wants_spark
 from relance.cli.exits import CliError, Exit
-from relance.cli.failures import failure_of
 from relance.cli.output import Answer, note
 from relance.cli.params import DURATION, TABLE, engine_options, yes_option
 from relance.cli.policies import KINDS, read_policy
@@ -231,7 +230,7 @@ def _run_often(
         try:
             record = run_policy(state.catalog, read_policy(state, file), **arguments)
         except (RelanceError, CliError) as error:
-            failure = failure_of(error, state.redact)
+            failure = state.failure(error)
             runs.append({"run": None, "state": "failed", "error": failure.as_json()})
             note(f"error: {failure.what}")
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 
 from relance.cli.catalog_options import Lake, find_lake
 from relance.cli.exits import CliError, Exit
+from relance.cli.failures import Failure, details_of, failure_of
 
 if TYPE_CHECKING:
     from relance.namespace import DirectoryNamespace
@@ -63,6 +65,12 @@ class State:
                 Exit.NOT_FOUND,
             )
         return catalog
+
+    def failure(self, error: BaseException) -> Failure:
+        """Return what to say about an error that did not end the command; with --debug also its traceback."""
+        if self.debug:
+            sys.stderr.write(details_of(error, self.redact))
+        return failure_of(error, self.redact)
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets of the catalog's storage options."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -10,7 +11,7 @@ _SHOWN = 20
 
 def printable(text: str) -> str:
     """Return a text in which no character moves the cursor or colours the terminal."""
-    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+    return "".join(each if each.isprintable() else f"\\u{{{ord(each):X}}}" for each in text)
 
 
 def id_text(parts: Sequence[str]) -> str:
@@ -18,6 +19,11 @@ def id_text(parts: Sequence[str]) -> str:
     from relance.identifiers import format_id
 
     return format_id(parts) if parts else "(root)"
+
+
+def in_shell(parts: Sequence[str]) -> str:
+    """Return an id as it can be typed into a shell, which takes backticks for a command."""
+    return shlex.quote(id_text(parts))
 
 
 def moment(when: datetime | None) -> str:
