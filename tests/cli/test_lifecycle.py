@@ -74,6 +74,16 @@ def test_a_namespace_is_dropped_with_all_that_is_in_it_only_when_asked(lake: Lak
     assert set(back) == {"prod", "prod.raw", "prod.users", "prod.raw.`odd.name`"}
 
 
+def test_drop_of_a_namespace_as_if_it_were_a_table_says_what_to_type(lake: Lake) -> None:
+    ran = lake.run("drop", "prod")
+    assert ran.exit_code == 3
+    assert ran.err.splitlines() == ["error: prod is a namespace", "  do:  relance drop --namespace prod"]
+
+
+def test_protect_of_nothing_is_not_found(lake: Lake) -> None:
+    assert lake.run("protect", "nothing").exit_code == 3
+
+
 def test_cascade_without_namespace_is_a_usage_error(lake: Lake) -> None:
     assert lake.run("drop", "prod", "--cascade").exit_code == 2
 
@@ -100,6 +110,8 @@ def test_purge_takes_nothing_before_its_time(lake: Lake) -> None:
     assert lake.ok("purge") == "no dropped table is due\n"
     early = lake.run("purge", "gone", "--yes")
     assert early.exit_code == 4
+    assert early.out == ""
+    assert "--force" in early.err
     assert (lake.folder / "gone.lance").exists()
 
 

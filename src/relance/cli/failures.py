@@ -19,8 +19,20 @@ if TYPE_CHECKING:
 
 Redact = Callable[[str], str]
 
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What to do about errors with certain words in them."""
+
+    words: str
+    to_do: str
+    exit_code: Exit | None = None
+    """None leaves that of the error's class."""
+
+
 _UNDROP_CALL = re.compile(r":?\s*undrop_table\((\[.*?\])\)")
 _OBJECT_ID = re.compile(r"'([^'\s]*\$[^'\s]*)'")
+_FLAG = re.compile(r"\b([a-z]+(?:_[a-z]+)*)=True\b")
 _REPORT = "this should not happen: run it again with --debug, and report what it prints"
 
 
@@ -79,16 +91,25 @@ def _of_policy(error: RelanceError, redact: Redact) -> Failure:
 def _of_relance(error: RelanceError, redact: Redact) -> Failure:
     if type(error).__name__ == "PolicyError":
         return _of_policy(error, redact)
-    what = _one_line(str(error))
+    what, exit_code = _one_line(str(error)), exit_of(error)
     called = _UNDROP_CALL.search(what)
+    known = next((each for each in _KNOWN if each.words in what), None)
     if called is not None:
         to_do = f"bring it back: relance undrop {_written(called[1])}"
         what = what[: called.start()] + what[called.end() :]
+    elif known is not None:
+        to_do, exit_code = known.to_do, known.exit_code or exit_code
     else:
         to_do = _HINTS.get(type(error).__name__) or _inherited_hint(error)
-    # The catalog writes 'a$b', which a shell takes for something else; commands take a.b.
+    return Failure(type(error).__name__, redact(_as_typed(what)), to_do, exit_code, error.spec_code)
+
+
+def _as_typed(what: str) -> str:
+    """Return a message of the library in the words of the command line."""
+    # The library writes 'a$b', which a shell takes for something else; commands take a.b.
     what = _OBJECT_ID.sub(lambda found: f"'{id_text(found[1].split('$'))}'", what)
-    return Failure(type(error).__name__, redact(what), to_do, exit_of(error), error.spec_code)
+    what = _FLAG.sub(lambda found: f"--{found[1].replace('_', '-')}", what)
+    return what.replace("table id '", "table '")
 
 
 def _written(parts: str) -> str:
@@ -115,6 +136,18 @@ def details_of(error: BaseException, redact: Redact) -> str:
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
+
+_KNOWN = (
+    _Known("allow_young=True", "choose older ones, or pass --allow-young if no job uses them"),
+    _Known("force=True", "wait until then, or pass --force"),
+    _Known("is not dropped", "there is nothing to bring back: see relance ls --dropped"),
+    _Known("No field named", "see the columns: relance show TABLE"),
+    _Known("does not tell what it holds", "pass --format"),
+    _Known("there is no folder", "create the folder first"),
+    _Known("to resume", "see the runs: relance history", Exit.NOT_FOUND),
+    _Known("there is no table or namespace", "see what is there: relance ls --tree", Exit.NOT_FOUND),
+    _Known("is protected", "if it may go after all: relance unprotect TABLE"),
+)
 
 _KINDS = {
     Exit.REFUSED: "Refused",

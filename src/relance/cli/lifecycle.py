@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,9 @@ from relance.cli.output import Answer
 from relance.cli.params import ANY, DROPPED, DURATION, NAMESPACE, TABLE, yes_option
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, in_shell, moment
+
+if TYPE_CHECKING:
+    from relance.namespace import DirectoryNamespace
 
 Id = tuple[str, ...]
 
@@ -32,7 +35,7 @@ def _each(state: State, names: Sequence[Id], act: Callable[[Id], tuple[dict[str,
     for name in names:
         try:
             fields, line = act(name)
-        except RelanceError as error:
+        except (RelanceError, CliError) as error:
             failure = state.failure(error)
             failures.append(failure)
             done.append({"name": id_text(name), "error": failure.as_json()})
@@ -148,10 +151,24 @@ def drop(
             told = response.properties or {}
         else:
             more = {**wishes, "purge": "true"} if purge_now else wishes
-            told = catalog.drop_table({"id": list(name), "context": more}).properties or {}
+            told = _drop_table(catalog, name, more)
         return _told(name, told, namespace=namespaces)
 
     return _each(state, names, act)
+
+
+def _drop_table(catalog: DirectoryNamespace, name: Id, wishes: dict[str, str]) -> dict[str, str]:
+    from relance.errors import NamespaceNotFoundError, TableNotFoundError
+
+    try:
+        return catalog.drop_table({"id": list(name), "context": wishes}).properties or {}
+    except TableNotFoundError as missing:
+        try:
+            catalog.namespace_exists({"id": list(name)})
+        except NamespaceNotFoundError:
+            raise missing from None
+        to_do = f"relance drop --namespace {in_shell(name)}"
+        raise CliError(f"{id_text(name)} is a namespace", to_do, Exit.NOT_FOUND) from missing
 
 
 def _told(name: Id, told: dict[str, str], *, namespace: bool) -> tuple[dict[str, Any], str]:

@@ -301,6 +301,8 @@ def _report_answer(state: State, report: Report, *, nothing: str) -> Answer:
     problem = _problem_of(list(failures.values()), len(report.results))
     if not shown:
         return Answer(result, [nothing], problem)
+    if len(report.results) == 1 and shown[0]["change"] is None:
+        return Answer(result, [], problem)
     word = "would be done" if report.dry_run else "done"
     summary = (
         f"{report.job}: {plural(len(shown) - len(failures), 'table')} {word} in {duration(report.duration)}"

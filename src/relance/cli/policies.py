@@ -62,7 +62,7 @@ def read_policy(state: State, named: str | None) -> Policy:
         text = Path(file).read_bytes()
     except OSError as cause:
         what = f"the policy {file} cannot be read: {cause.strerror}"
-        raise CliError(what, "name the file; docs/cli.md has one to begin with", Exit.USAGE) from cause
+        raise CliError(what, "name the file; docs/policy.md shows how one is written", Exit.USAGE) from cause
     return parse_policy(text, file=file)
 
 
