@@ -137,7 +137,8 @@ def test_a_plan_is_saved_and_run_once(lake: Lake, file: str, tmp_path: Path) -> 
     assert lake.json("plan", file, "--save", saved)["saved"] == saved
     assert lake.run("run", file, "--plan", saved).exit_code == 2
     assert lake.run("run", "--plan", saved).exit_code == 5
-    assert lake.json("run", "--plan", saved, "--yes")["record"]["state"] == "done"
+    done = lake.json("run", "--plan", saved, "--yes", "--actor", "me")["record"]
+    assert (done["state"], done["actor"]) == ("done", "me")
     assert lake.ok("query", "readings", "--count") == "2\n"
 
 

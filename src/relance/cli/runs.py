@@ -133,7 +133,7 @@ def run(
     """
     _refuse_mixtures(file, only, kinds, saved, resume=resume, name=name, every=every, yes=yes)
     where = _engine(state, engine, master)
-    common = {**where, "wait": wait, "progress": job_bar()}
+    common = {**where, "wait": wait, "actor": actor, "progress": job_bar()}
     if resume:
         from relance.policy import resume as resume_run
 
@@ -141,12 +141,12 @@ def run(
     if saved is not None:
         return record_answer(_run_saved(state, saved, common, yes=yes), html=html)
     if every is not None:
-        return _run_often(state, file, every, {**_chosen(only, kinds), **common, "actor": actor}, html)
+        return _run_often(state, file, every, {**_chosen(only, kinds), **common}, html)
     if yes:
         from relance.policy import run_policy
 
         policy = read_policy(state, file)
-        record = run_policy(state.catalog, policy, **_chosen(only, kinds), **common, actor=actor)
+        record = run_policy(state.catalog, policy, **_chosen(only, kinds), **common)
         return record_answer(record, html=html)
     made = _plan(state, file, only, kinds, where)
     return record_answer(_run_shown(state, made, common, yes=False), html=html)
