@@ -73,16 +73,11 @@ class State:
         return failure_of(error, self.redact)
 
     def redact(self, text: str) -> str:
-        """Return a text without the secrets of the catalog's storage options."""
+        """Return a text without the secrets among what the catalog and Spark are opened with."""
         for lake in self._known:
-            from relance.config import STORAGE_PREFIX, StorageOptions
+            from relance.config import StorageOptions
 
-            options = {
-                key.removeprefix(STORAGE_PREFIX): value
-                for key, value in lake.properties.items()
-                if key.startswith(STORAGE_PREFIX)
-            }
-            text = StorageOptions(options).redact(text)
+            text = StorageOptions({**lake.properties, **lake.conf}).redact(text)
         return text
 
 
