@@ -295,7 +295,9 @@ def _on_terminal(args: list[str], lake: Lake, answer: str = "", **variables: str
     shown, ended = b"", time.monotonic() + 60
     asked = not answer
     while time.monotonic() < ended:
-        if not select.select([terminal], [], [], 0.2)[0]:
+        if not select.select([terminal], [], [], 3)[0]:
+            if asked and answer == "\x03":
+                os.write(terminal, b"\x03")  # the first came before Python waited for an answer
             continue
         try:
             more = os.read(terminal, 65536)
@@ -305,6 +307,7 @@ def _on_terminal(args: list[str], lake: Lake, answer: str = "", **variables: str
             break
         shown += more
         if not asked and b"[y/N]" in shown:
+            time.sleep(0.3)
             os.write(terminal, answer.encode())
             asked = True
     else:
