@@ -1,0 +1,92 @@
+"""Files into tables and out of them: all of it or nothing, a batch at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from relance import DirectoryNamespace
+from relance.errors import InvalidInputError, TableNotFoundError, TableSchemaValidationError
+from relance.operations.transfer.exporting import Selection, write_rows
+from relance.operations.transfer.formats import Format
+
+ROWS = 200_000
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> DirectoryNamespace:
+    """Return a catalog with a table of many rows."""
+    pa.parquet.write_table(pa.table({"n": range(ROWS)}), tmp_path / "n.parquet", row_group_size=50_000)
+    catalog = DirectoryNamespace(root=str(tmp_path / "lake"))
+    done = catalog.import_files(["prod", "n"], [tmp_path / "n.parquet"], create_namespaces=True)
+    assert (done.rows, done.version) == (ROWS, 1)
+    return catalog
+
+
+def test_progress_is_told_as_rows_go_by(catalog: DirectoryNamespace, tmp_path: Path) -> None:
+    seen: list[int] = []
+    catalog.import_files(["prod", "again"], [tmp_path / "n.parquet"], progress=seen.append)
+    assert len(seen) > 1
+    assert seen == sorted(seen)
+    assert seen[-1] == ROWS
+
+
+def test_an_export_that_fails_leaves_what_was_there(
+    catalog: DirectoryNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "n.csv").write_text("mine")
+
+    def fails(rows: int) -> None:
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError, match="full"):
+        catalog.export_table(["prod", "n"], out / "n.csv", overwrite=True, progress=fails)
+    assert [each.name for each in out.iterdir()] == ["n.csv"]
+    assert (out / "n.csv").read_text() == "mine"
+    catalog.export_table(["prod", "n"], out / "n.csv", Selection(limit=2), overwrite=True)
+    assert (out / "n.csv").read_text().split() == ['"n"', "0", "1"]
+
+
+def test_an_import_that_fails_midway_leaves_no_table(catalog: DirectoryNamespace, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    first.write_text("n\n" + "1\n" * 300_000)
+    second.write_text("n\nnot a number\n")
+    before = {each.name for each in (tmp_path / "lake").iterdir()}
+    with pytest.raises(InvalidInputError, match=r"b\.csv"):
+        catalog.import_files(["prod", "bad"], [first, second])
+    with pytest.raises(TableNotFoundError):
+        catalog.describe_table({"id": ["prod", "bad"]})
+    assert {each.name for each in (tmp_path / "lake").iterdir()} == before
+
+
+def test_an_append_may_leave_out_columns_but_brings_no_new_ones(
+    catalog: DirectoryNamespace, tmp_path: Path
+) -> None:
+    pa.parquet.write_table(pa.table({"n": [1], "m": ["x"]}), tmp_path / "wide.parquet")
+    with pytest.raises(TableSchemaValidationError, match="not in the table: m"):
+        catalog.import_files(["prod", "n"], [tmp_path / "wide.parquet"], mode="append")
+    catalog.import_files(["prod", "wide"], [tmp_path / "wide.parquet"])
+    catalog.import_files(["prod", "wide"], [tmp_path / "n.parquet"], mode="append")
+    rows = catalog.scan_table(["prod", "wide"], Selection(where="m IS NULL", columns=["n"])).read_all()
+    assert rows.num_rows == ROWS
+
+
+def test_a_scan_gives_batches_and_not_all_at_once(catalog: DirectoryNamespace) -> None:
+    sizes = [batch.num_rows for batch in catalog.scan_table(["prod", "n"])]
+    assert sum(sizes) == ROWS
+    assert max(sizes) < ROWS
+    with pytest.raises(InvalidInputError):
+        catalog.scan_table(["prod", "n"], Selection(limit=-1))
+
+
+def test_a_writer_gets_every_batch(catalog: DirectoryNamespace, tmp_path: Path) -> None:
+    reader = catalog.scan_table(["prod", "n"], Selection(where="n % 2 = 0"))
+    with (tmp_path / "even.arrow").open("wb") as sink:
+        assert write_rows(reader, sink, Format.ARROW) == ROWS // 2
+    with pa.ipc.open_file(tmp_path / "even.arrow") as file:
+        assert file.read_all().num_rows == ROWS // 2
