@@ -13,9 +13,9 @@ import pyarrow as pa
 from benchmarks.measure import in_turns
 from benchmarks.results import Benchmark, Result, Unit, times_slower
 from benchmarks.roots import temporary_root
-from relance.maintenance.compaction import Compact
 from relance.maintenance.execute import Run
-from relance.maintenance.index_refresh import RefreshIndexes
+from relance.maintenance.layout.compaction import Compact
+from relance.maintenance.layout.index_refresh import RefreshIndexes
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import CatalogRef, Job
 

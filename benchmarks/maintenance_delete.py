@@ -15,8 +15,8 @@ from benchmarks.measure import in_turns
 from benchmarks.results import Benchmark, Result, Unit, times_slower
 from benchmarks.roots import temporary_root
 from relance.maintenance.maintain import maintain
-from relance.maintenance.row_deletes import DeleteRows
-from relance.maintenance.updates import UpdateRows
+from relance.maintenance.rows.row_deletes import DeleteRows
+from relance.maintenance.rows.updates import UpdateRows
 from relance.maintenance.work import CatalogRef, Job
 
 ROWS = 10_000_000

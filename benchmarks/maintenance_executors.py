@@ -20,8 +20,9 @@ from tests.spark.cluster import CORES, answer_of, driver_session, start_cluster
 
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
 from benchmarks.roots import V1, temporary_root
-from relance.maintenance import UpdateRows, row_commit
+from relance.maintenance import UpdateRows
 from relance.maintenance.execute import Run
+from relance.maintenance.rows import row_commit
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import CatalogRef
 from relance.spark.runner import SparkRunner

@@ -16,9 +16,9 @@ from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
 from benchmarks.roots import V1, fill_bucket, open_native, table_name, temporary_root
 from relance import CleanupPolicy
 from relance.locations import LAYOUT_KEY, MARKER_SUFFIX
-from relance.maintenance.expired_drops import PurgeDropped
 from relance.maintenance.maintain import maintain
-from relance.maintenance.old_versions import CleanUp
+from relance.maintenance.removal.expired_drops import PurgeDropped
+from relance.maintenance.removal.old_versions import CleanUp
 from relance.maintenance.work import CatalogRef, Job
 
 TABLES = 1_000

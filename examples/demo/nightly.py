@@ -13,7 +13,7 @@ from relance import amounts, policy
 from relance.maintenance import Effect
 from relance.policy.actions import Action
 from relance.policy.model import Policy
-from relance.policy.planning import RunPlan
+from relance.policy.pipeline.planning import RunPlan
 from relance.policy.records import ActionRecord, Outcome, RunRecord
 from relance.policy.report import lines_of, summary, to_html
 from relance.spark.runner import SparkRunner

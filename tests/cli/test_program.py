@@ -24,7 +24,7 @@ from relance import DirectoryNamespace, errors
 from relance.cli import asking, failures
 from relance.cli.app import SECTIONS, app
 from relance.cli.exits import MEANINGS, Exit
-from relance.policy import lease
+from relance.policy.pipeline import lease
 from relance.storage.local_disk import LocalDiskStorage
 
 

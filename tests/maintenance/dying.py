@@ -20,8 +20,9 @@ from tests.catalog.helpers import Place
 from tests.maintenance.merging import merge_here
 from tests.maintenance.row_jobs import PER_FRAGMENT, ROWS, SMALL_TASK, rows
 
-from relance.maintenance import Compact, DeleteRows, Effect, Estimate, RefreshIndexes, UpdateRows, row_commit
+from relance.maintenance import Compact, DeleteRows, Effect, Estimate, RefreshIndexes, UpdateRows
 from relance.maintenance.execute import Run
+from relance.maintenance.rows import row_commit
 from relance.maintenance.runner import ThreadRunner, open_catalog
 from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
 from relance.operations.context import Context

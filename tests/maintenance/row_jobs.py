@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from tests.catalog.helpers import LocalPlace, Place, dataset
 
-from relance.maintenance import row_commit
 from relance.maintenance.execute import Run
-from relance.maintenance.row_commit import RewritePlan
+from relance.maintenance.rows import row_commit
+from relance.maintenance.rows.row_commit import RewritePlan
 from relance.maintenance.runner import ThreadRunner, open_catalog
 from relance.maintenance.work import CatalogRef, Effect, Job, Result
 from relance.operations.context import Context

@@ -29,7 +29,7 @@ from tests.manifest.managed_helpers import V2, version_rows
 
 from relance.errors import InvalidInputError
 from relance.maintenance import execute
-from relance.maintenance.compaction import Compact
+from relance.maintenance.layout.compaction import Compact
 from relance.maintenance.maintain import maintain
 
 WAYS = [(giant, partial) for giant in (False, True) for partial in (None, 1, 2)]

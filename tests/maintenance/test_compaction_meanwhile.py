@@ -29,8 +29,8 @@ from tests.maintenance.compaction_helpers import (
 from tests.maintenance.helpers import MODES
 
 from relance.errors import ConcurrentModificationError, ServiceUnavailableError, TableNotFoundError
-from relance.maintenance import rewrites
-from relance.maintenance.compaction import Compact, CompactPlan
+from relance.maintenance.layout import rewrites
+from relance.maintenance.layout.compaction import Compact, CompactPlan
 from relance.maintenance.work import UnfinishedError
 
 JOB = Compact(target_rows=2 * EACH)

@@ -23,7 +23,7 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.lifecycle.status import NotFound, SoftDeleted
-from relance.maintenance.expired_drops import PurgedInTasks, PurgeDropped
+from relance.maintenance.removal.expired_drops import PurgedInTasks, PurgeDropped
 
 T = ("t",)
 AT_ONCE = {"clock_skew": "0s"}

@@ -47,13 +47,13 @@ from relance.maintenance import (
     RemoveOrphans,
     UpdateRows,
 )
-from relance.maintenance.compaction import CompactPlan
 from relance.maintenance.execute import Run
-from relance.maintenance.expired_drops import PurgedInTasks
-from relance.maintenance.index_refresh import RefreshPlan
-from relance.maintenance.old_versions import CleanedByLance, CleanedInTasks
-from relance.maintenance.orphans import OrphanPlan
-from relance.maintenance.row_commit import RewritePlan
+from relance.maintenance.layout.compaction import CompactPlan
+from relance.maintenance.layout.index_refresh import RefreshPlan
+from relance.maintenance.removal.expired_drops import PurgedInTasks
+from relance.maintenance.removal.old_versions import CleanedByLance, CleanedInTasks
+from relance.maintenance.removal.orphans import OrphanPlan
+from relance.maintenance.rows.row_commit import RewritePlan
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import Job
 from relance.operations.context import Context

@@ -29,8 +29,8 @@ from tests.maintenance.helpers import MODES
 from tests.manifest.managed_helpers import V2, version_rows
 
 from relance.errors import ConcurrentModificationError, InvalidInputError, TableNotFoundError
-from relance.maintenance.compaction import Compact
-from relance.maintenance.index_refresh import Build, RefreshIndexes, RefreshPlan
+from relance.maintenance.layout.compaction import Compact
+from relance.maintenance.layout.index_refresh import Build, RefreshIndexes, RefreshPlan
 
 PARTS = RefreshIndexes(segment_rows=2 * EACH)
 """So small that parts are built by many tasks."""

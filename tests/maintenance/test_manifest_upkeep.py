@@ -14,8 +14,8 @@ from tests.maintenance.compaction_helpers import context_of, reference, run
 from tests.manifest.managed_helpers import V2
 
 from relance.errors import InvalidInputError, UnsupportedOperationError
+from relance.maintenance.layout.manifest_upkeep import MaintainManifest
 from relance.maintenance.maintain import maintain
-from relance.maintenance.manifest_upkeep import MaintainManifest
 from relance.manifest.lance_manifest import LanceManifest
 from relance.manifest.upkeep import keep_up, look_ahead
 

@@ -17,7 +17,7 @@ import pytest
 import relance
 from relance.errors import InvalidInputError, TableSchemaValidationError, UnsupportedOperationError
 from relance.maintenance import merge
-from relance.maintenance.key_lookup import KeyIndex
+from relance.maintenance.merging.key_lookup import KeyIndex
 
 LARGE = 1 << 63
 

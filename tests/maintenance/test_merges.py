@@ -24,11 +24,11 @@ from relance.errors import (
     TableColumnNotFoundError,
     TableNotFoundError,
 )
-from relance.maintenance import merge_commit
-from relance.maintenance.merge_commit import FENCE
-from relance.maintenance.merge_here import HereEngine
-from relance.maintenance.merge_plan import Clauses, MergeRequest, parse_clauses, plan_merge
-from relance.maintenance.merge_tasks import NewRows, write_rows
+from relance.maintenance.merging import merge_commit
+from relance.maintenance.merging.merge_commit import FENCE
+from relance.maintenance.merging.merge_here import HereEngine
+from relance.maintenance.merging.merge_plan import Clauses, MergeRequest, parse_clauses, plan_merge
+from relance.maintenance.merging.merge_tasks import NewRows, write_rows
 from relance.operations.context import Context, open_context
 from relance.operations.staging.commit import find_marked
 
@@ -276,7 +276,7 @@ def test_an_append_of_the_same_key_in_the_last_moment_is_reported(
         lance.write_dataset(_rows([9, 10], 500), uri, mode="append")
         return commit(*arguments)
 
-    monkeypatch.setattr("relance.maintenance.merges.commit_merge", late)
+    monkeypatch.setattr("relance.maintenance.merging.merges.commit_merge", late)
     made = merge_here(context, "t", _rows([2, 9], 100))
 
     assert (made.inserted, made.duplicates) == (1, 1)
@@ -320,7 +320,7 @@ def test_a_merge_that_fails_leaves_no_file_and_one_that_died_no_change(
 ) -> None:
     uri = _create(context, "t", _rows(list(range(80))))
     before, rows = _files(context), _all(_open(context))
-    monkeypatch.setattr("relance.maintenance.merges.back_off", lambda attempt: None)
+    monkeypatch.setattr("relance.maintenance.merging.merges.back_off", lambda attempt: None)
     spoil = iter(range(1, 100))
     with pytest.raises(ConcurrentModificationError):
         merge_here(

@@ -23,8 +23,8 @@ from relance.errors import (
     RelanceError,
     TableNotFoundError,
 )
-from relance.maintenance.old_versions import CleanedInTasks, CleanUp
-from relance.maintenance.pacing import Pacer
+from relance.maintenance.removal.old_versions import CleanedInTasks, CleanUp
+from relance.maintenance.removal.pacing import Pacer
 
 T = ("t",)
 VERSIONS = 7

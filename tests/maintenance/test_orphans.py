@@ -27,9 +27,9 @@ from tests.maintenance.helpers import DAY, MODES, Root, age
 from relance.errors import InvalidInputError, RelanceError, UnsupportedOperationError
 from relance.lifecycle.status import NotFound
 from relance.locations import MARKER_SUFFIX
-from relance.maintenance import orphans
-from relance.maintenance.leftovers import Kept, Kind, Orphan, measure
-from relance.maintenance.orphans import OrphanPlan, Outcome, RemoveDirectory, RemoveOrphans
+from relance.maintenance.removal import orphans
+from relance.maintenance.removal.leftovers import Kept, Kind, Orphan, measure
+from relance.maintenance.removal.orphans import OrphanPlan, Outcome, RemoveDirectory, RemoveOrphans
 from relance.operations.context import Context
 from relance.storage.protocol import ObjectInfo
 from relance.testing.explorer import Budget, Exploration, Run

@@ -48,9 +48,9 @@ from relance.errors import (
     InvalidInputError,
     OutcomeUnknownError,
 )
-from relance.maintenance import row_deletes
 from relance.maintenance.maintain import maintain
-from relance.maintenance.row_deletes import DeleteRows
+from relance.maintenance.rows import row_deletes
+from relance.maintenance.rows.row_deletes import DeleteRows
 
 PREDICATES = [
     "id % 3 = 0",

@@ -30,8 +30,8 @@ from tests.maintenance.row_jobs import (
 )
 
 from relance.errors import ConcurrentModificationError, TableNotFoundError
-from relance.maintenance.row_deletes import DeleteRows
-from relance.maintenance.updates import UpdateRows
+from relance.maintenance.rows.row_deletes import DeleteRows
+from relance.maintenance.rows.updates import UpdateRows
 from relance.maintenance.work import Job
 
 JOBS: dict[str, Job] = {

@@ -24,8 +24,8 @@ from tests.lifecycle.scenarios import (
 )
 
 from relance.lifecycle.marker_store import StoredMarker
-from relance.maintenance import expired_drops
-from relance.maintenance.expired_drops import PurgeDropped
+from relance.maintenance.removal import expired_drops
+from relance.maintenance.removal.expired_drops import PurgeDropped
 from relance.operations import shared_purge
 from relance.operations.context import Context
 from relance.operations.directory import claims

@@ -32,8 +32,8 @@ from tests.maintenance.row_jobs import (
 )
 
 from relance.errors import ConcurrentModificationError, OutcomeUnknownError
-from relance.maintenance import updates
-from relance.maintenance.updates import UpdateRows
+from relance.maintenance.rows import updates
+from relance.maintenance.rows.updates import UpdateRows
 
 UPDATES: list[tuple[dict[str, str], str | None]] = [
     ({"n": "n + 1"}, None),

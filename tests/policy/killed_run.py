@@ -16,8 +16,8 @@ from tests.policy.lakes import Lake, the_policy
 
 from relance.operations.directory import purge as purge_by_marker
 from relance.operations.rows import purge as purge_by_row
-from relance.policy import execution, pipeline, plan_file, steps
-from relance.policy.past_runs import History
+from relance.policy.pipeline import execution, plan_file, runs, steps
+from relance.policy.pipeline.past_runs import History
 
 
 class Points:
@@ -72,7 +72,7 @@ def with_points(points: Points, patch: Callable[[Any, str, Any], None]) -> None:
     patch(steps.StepsJob, "plan", plan)
     patch(History, "add_actions", points.around("actions in history", History.add_actions))
     patch(History, "add_run", points.around("run in history", History.add_run))
-    patch(pipeline, "begin", points.around("plan kept", plan_file.begin))
+    patch(runs, "begin", points.around("plan kept", plan_file.begin))
     patch(execution, "end", points.around("plan forgotten", plan_file.end))
     for module in (purge_by_marker, purge_by_row):
         patch(module, "delete_directory", points.around("files deleted", module.delete_directory))
@@ -87,9 +87,9 @@ def main(what: str, root: str, at: int) -> None:
     with_points(points, setattr)
     catalog = Lake(root).catalog
     record = (
-        pipeline.resume(catalog, engine="local")
+        runs.resume(catalog, engine="local")
         if what == "resume"
-        else pipeline.run_policy(catalog, the_policy(), engine="local")
+        else runs.run_policy(catalog, the_policy(), engine="local")
     )
     sys.stdout.write(f"{points.seen} {record.state}\n")
 

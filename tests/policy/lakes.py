@@ -19,9 +19,9 @@ from relance.maintenance.work import CatalogRef
 from relance.operations.context import Context
 from relance.policy.actions import Kind
 from relance.policy.facts import TableFacts
-from relance.policy.gather import gather
+from relance.policy.file.parse import parse_policy
 from relance.policy.model import Policy
-from relance.policy.parse import parse_policy
+from relance.policy.pipeline.gather import gather
 from relance.policy.records import Outcome, RunRecord
 from relance.testing.clock import ManualClock
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from relance.policy.actions import Kind
+from relance.policy.file.parse import parse_policy
 from relance.policy.model import Policy
-from relance.policy.parse import parse_policy
 from relance.policy.windows import DAYS
 
 Document = dict[str, Any]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from relance.policy.actions import Kind
-from relance.policy.keys import COMMON_KEYS, LIMIT_KEYS, PART_KEYS, RULE_KEYS
-from relance.policy.schema import MEANINGS
+from relance.policy.file.keys import COMMON_KEYS, LIMIT_KEYS, PART_KEYS, RULE_KEYS
+from relance.policy.file.schema import MEANINGS
 
 REPOSITORY = Path(__file__).parent.parent.parent
 PAGE = (REPOSITORY / "docs" / "policy.md").read_text()

@@ -10,8 +10,8 @@ import pytest
 from relance.policy.actions import Kind
 from relance.policy.evaluate import evaluate, evaluate_root
 from relance.policy.facts import TableFacts
+from relance.policy.file.parse import parse_policy
 from relance.policy.model import Policy
-from relance.policy.parse import parse_policy
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "policy.toml"
 NIGHT = datetime(2026, 11, 15, 23, tzinfo=UTC)

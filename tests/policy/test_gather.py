@@ -13,9 +13,9 @@ from tests.policy.lakes import ROWS, Lake, rows_of_days
 from relance.locations import LAYOUT_KEY
 from relance.maintenance.execute import Progress
 from relance.maintenance.runner import ThreadRunner
-from relance.policy import gather as module
 from relance.policy.facts import TableState
-from relance.policy.gather import gather
+from relance.policy.pipeline import gather as module
+from relance.policy.pipeline.gather import gather
 
 MANY = 300
 

@@ -10,12 +10,12 @@ from tests.policy.lakes import OLD_ROWS, Lake, the_policy
 
 from relance.errors import InvalidTableStateError
 from relance.policy import history, plan, run, run_policy, run_record, runs
-from relance.policy import past_runs as module
 from relance.policy.actions import Action, Kind
 from relance.policy.codec import decode, encode
-from relance.policy.history_rows import RunHead
-from relance.policy.past_runs import HISTORY_DIRECTORY, History
-from relance.policy.planning import policy_hash
+from relance.policy.pipeline import past_runs as module
+from relance.policy.pipeline.history_rows import RunHead
+from relance.policy.pipeline.past_runs import HISTORY_DIRECTORY, History
+from relance.policy.pipeline.planning import policy_hash
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState
 
 HEAD = RunHead("run", "me@here", "policy.toml", "hash", "local")

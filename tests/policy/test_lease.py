@@ -15,8 +15,8 @@ from tests.servers import S3Server
 
 from relance.errors import KeyChangedError
 from relance.policy import LeaseHeldError, LeaseLostError, run_policy, runs, who_runs
-from relance.policy import lease as leases
-from relance.policy.lease import LEASE_KEY, held
+from relance.policy.pipeline import lease as leases
+from relance.policy.pipeline.lease import LEASE_KEY, held
 from relance.policy.records import RunState
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -25,7 +25,7 @@ SHORT = timedelta(seconds=0.4)
 _HOLD = """
 import sys, time
 from tests.policy.lakes import Lake
-from relance.policy.lease import held
+from relance.policy.pipeline.lease import held
 with held(Lake(sys.argv[1]).context, "the-other-run", "somebody@elsewhere"):
     sys.stdout.write("held\\n")
     sys.stdout.flush()

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.policy.toml_texts import Writer, toml_texts
 
-from relance.policy.lines import KeyPath, scan
+from relance.policy.file.lines import KeyPath, scan
 
 TEXT = '''\
 # a comment

@@ -13,8 +13,8 @@ from tests.policy.lakes import OLD_ROWS, ROWS, Lake, outcomes, rows_of_days, the
 from relance.errors import InvalidInputError
 from relance.policy import load_plan, plan, run, run_policy, save_plan
 from relance.policy.actions import Kind
+from relance.policy.pipeline.steps import StepsJob
 from relance.policy.records import Outcome, RunRecord, RunState
-from relance.policy.steps import StepsJob
 
 
 def _saved(lake: Lake, tmp_path: Path) -> Path:

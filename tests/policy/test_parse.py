@@ -16,6 +16,8 @@ from tests.policy.policies import DOCUMENTS, Document, policy, to_toml
 
 from relance.errors import InvalidInputError
 from relance.policy.actions import Kind
+from relance.policy.file.parse import MAX_FILE_BYTES, MAX_RULES, parse_policy
+from relance.policy.file.problems import MAX_PROBLEMS, PolicyError, Problem
 from relance.policy.model import (
     Compaction,
     DropTtl,
@@ -26,8 +28,6 @@ from relance.policy.model import (
     Protection,
     VersionRetention,
 )
-from relance.policy.parse import MAX_FILE_BYTES, MAX_RULES, parse_policy
-from relance.policy.problems import MAX_PROBLEMS, PolicyError, Problem
 from relance.policy.windows import Window
 
 RULE = '[[rules]]\nname = "a"\ntables = "**"\n'

@@ -16,7 +16,7 @@ from relance.errors import InvalidInputError
 from relance.maintenance.execute import Progress
 from relance.policy import history, plan, run, run_policy, run_record, runs
 from relance.policy.actions import Kind
-from relance.policy.planning import RunPlan
+from relance.policy.pipeline.planning import RunPlan
 from relance.policy.records import Outcome, RunRecord, RunState
 
 

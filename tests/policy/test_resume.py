@@ -16,10 +16,12 @@ from tests.policy.lakes import Lake, outcomes, the_policy
 
 from relance.clock import SystemClock
 from relance.errors import InvalidInputError, TransactionNotFoundError
-from relance.policy import history, pipeline, plan, resume, run, run_policy, run_record, runs, steps
+from relance.policy import history, plan, resume, run, run_policy, run_record, runs
 from relance.policy.actions import Kind
-from relance.policy.execution import Execution
-from relance.policy.plan_file import unfinished
+from relance.policy.pipeline import runs as pipeline_runs
+from relance.policy.pipeline import steps
+from relance.policy.pipeline.execution import Execution
+from relance.policy.pipeline.plan_file import unfinished
 from relance.policy.records import Outcome, RunState
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -196,7 +198,7 @@ def test_a_purge_that_was_under_way_is_taken_over_when_its_claim_is_over(
     slept: list[float] = []
     now = SystemClock.now
     monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + timedelta(seconds=sum(slept)))
-    monkeypatch.setattr(pipeline, "Execution", partial(Execution, sleep=slept.append))
+    monkeypatch.setattr(pipeline_runs, "Execution", partial(Execution, sleep=slept.append))
     record = resume(lake.catalog, engine="local")
     assert record.state is RunState.DONE, record.message
     assert 590 < sum(slept) < 620, "as long as the claim, and no longer"

@@ -14,9 +14,9 @@ from tests.policy.policies import DOCUMENTS, Document, to_toml
 from tests.policy.schemas import complaints
 
 from relance.errors import InvalidInputError
-from relance.policy.parse import parse_policy
-from relance.policy.problems import PolicyError
-from relance.policy.schema import policy_schema, schema_text
+from relance.policy.file.parse import parse_policy
+from relance.policy.file.problems import PolicyError
+from relance.policy.file.schema import policy_schema, schema_text
 
 SCHEMA = json.loads(schema_text())
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "policy.toml"

@@ -22,9 +22,9 @@ from relance.errors import (
     TableSchemaValidationError,
     UnsupportedOperationError,
 )
-from relance.maintenance.merge_commit import Work
-from relance.maintenance.merge_here import HereEngine
-from relance.maintenance.merge_plan import MergePlan
+from relance.maintenance.merging.merge_commit import Work
+from relance.maintenance.merging.merge_here import HereEngine
+from relance.maintenance.merging.merge_plan import MergePlan
 from relance.spark.merge import merge
 from relance.spark.merge_keys import finder
 from relance.spark.merge_place import _counted

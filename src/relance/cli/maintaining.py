@@ -182,7 +182,7 @@ def compact(
     Also those with many deleted rows; of all tables, or of those that are named.
     """
     from relance.maintenance import Compact
-    from relance.maintenance.compaction import TARGET_ROWS
+    from relance.maintenance.layout.compaction import TARGET_ROWS
 
     job = Compact(
         target_rows=target_rows or TARGET_ROWS,

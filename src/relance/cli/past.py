@@ -20,7 +20,7 @@ from relance.cli.words import id_text, moment
 
 if TYPE_CHECKING:
     from relance.policy.actions import Kind
-    from relance.policy.history_rows import HistoryEntry, RunEntry
+    from relance.policy.pipeline.history_rows import HistoryEntry, RunEntry
 
 Id = tuple[str, ...]
 

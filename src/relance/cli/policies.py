@@ -83,7 +83,7 @@ def policy() -> None:
 @pass_state
 def check(state: State, file: str | None) -> Answer:
     """Check a policy file; all that is wrong is told with its line and key."""
-    from relance.policy.problems import PolicyError
+    from relance.policy.file.problems import PolicyError
 
     try:
         found = read_policy(state, file)
@@ -126,7 +126,7 @@ def check(state: State, file: str | None) -> Answer:
 @pass_state
 def schema(state: State) -> Answer:
     """Print the JSON schema of policy files, with which editors complete and check them."""
-    from relance.policy.schema import schema_text
+    from relance.policy.file.schema import schema_text
 
     text = schema_text()
 
@@ -165,7 +165,7 @@ def _facts(state: State, table: Id) -> list[TableFacts]:
     """Return what is known of a table, and of dropped ones of the same name."""
     from relance.maintenance.runner import ThreadRunner
     from relance.maintenance.work import CatalogRef
-    from relance.policy.gather import gather
+    from relance.policy.pipeline.gather import gather
 
     reference = CatalogRef(state.catalog.properties)
     found = [each.facts for each in gather(reference, ThreadRunner(), only=lambda each: each == table)]

@@ -221,7 +221,7 @@ def _run_often(
     """Run now and at each full span, until a signal comes; what one run meets does not end the others."""
     from relance.errors import RelanceError
     from relance.policy import run_policy
-    from relance.policy.schedule import repeat, stopped_by_signals
+    from relance.policy.pipeline.schedule import repeat, stopped_by_signals
 
     read_policy(state, file)  # what is wrong now is told now
     runs: list[dict[str, Any]] = []

@@ -4,19 +4,19 @@ On threads of this process: `maintain(catalog, job)`, and `merge(catalog, table,
 With a Spark session: `relance.spark.maintain` and `relance.spark.merge`.
 """
 
-from relance.maintenance.compaction import Compact
 from relance.maintenance.execute import Progress
-from relance.maintenance.expired_drops import PurgeDropped
-from relance.maintenance.index_refresh import RefreshIndexes
+from relance.maintenance.layout.compaction import Compact
+from relance.maintenance.layout.index_refresh import RefreshIndexes
+from relance.maintenance.layout.manifest_upkeep import MaintainManifest
 from relance.maintenance.maintain import Engine, maintain, start
-from relance.maintenance.manifest_upkeep import MaintainManifest
 from relance.maintenance.merge_rows import merge
-from relance.maintenance.merges import MergeResult
-from relance.maintenance.old_versions import CleanUp
-from relance.maintenance.orphans import RemoveOrphans
+from relance.maintenance.merging.merges import MergeResult
 from relance.maintenance.progress import Display
-from relance.maintenance.row_deletes import DeleteRows
-from relance.maintenance.updates import UpdateRows
+from relance.maintenance.removal.expired_drops import PurgeDropped
+from relance.maintenance.removal.old_versions import CleanUp
+from relance.maintenance.removal.orphans import RemoveOrphans
+from relance.maintenance.rows.row_deletes import DeleteRows
+from relance.maintenance.rows.updates import UpdateRows
 from relance.maintenance.work import Effect, Estimate, Figures, Report, Result
 
 __all__ = [

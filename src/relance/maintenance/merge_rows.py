@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relance.errors import InvalidInputError, TableSchemaValidationError
-from relance.maintenance.merge_here import HereEngine
-from relance.maintenance.merge_plan import Clauses, MergeRequest, parse_clauses
-from relance.maintenance.merges import MergeResult, run_merge
+from relance.maintenance.merging.merge_here import HereEngine
+from relance.maintenance.merging.merge_plan import Clauses, MergeRequest, parse_clauses
+from relance.maintenance.merging.merges import MergeResult, run_merge
 from relance.maintenance.runner import open_catalog
 from relance.maintenance.work import CatalogRef
 from relance.namespace import DirectoryNamespace

@@ -6,28 +6,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relance.policy.lease import LeaseHeldError, LeaseLostError
-    from relance.policy.parse import parse_policy
-    from relance.policy.past_runs import history, run_record, runs
-    from relance.policy.pipeline import resume, run, run_policy, who_runs
-    from relance.policy.plan_file import load_plan, save_plan
-    from relance.policy.planning import RunPlan, plan
+    from relance.policy.file.parse import parse_policy
+    from relance.policy.pipeline.lease import LeaseHeldError, LeaseLostError
+    from relance.policy.pipeline.past_runs import history, run_record, runs
+    from relance.policy.pipeline.plan_file import load_plan, save_plan
+    from relance.policy.pipeline.planning import RunPlan, plan
+    from relance.policy.pipeline.runs import resume, run, run_policy, who_runs
 
 _HOMES = {
-    "LeaseHeldError": "lease",
-    "LeaseLostError": "lease",
-    "RunPlan": "planning",
-    "history": "past_runs",
-    "load_plan": "plan_file",
-    "parse_policy": "parse",
-    "plan": "planning",
-    "resume": "pipeline",
-    "run": "pipeline",
-    "run_policy": "pipeline",
-    "run_record": "past_runs",
-    "runs": "past_runs",
-    "save_plan": "plan_file",
-    "who_runs": "pipeline",
+    "LeaseHeldError": "pipeline.lease",
+    "LeaseLostError": "pipeline.lease",
+    "RunPlan": "pipeline.planning",
+    "history": "pipeline.past_runs",
+    "load_plan": "pipeline.plan_file",
+    "parse_policy": "file.parse",
+    "plan": "pipeline.planning",
+    "resume": "pipeline.runs",
+    "run": "pipeline.runs",
+    "run_policy": "pipeline.runs",
+    "run_record": "pipeline.past_runs",
+    "runs": "pipeline.past_runs",
+    "save_plan": "pipeline.plan_file",
+    "who_runs": "pipeline.runs",
 }
 
 __all__ = [

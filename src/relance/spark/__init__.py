@@ -4,7 +4,7 @@ from relance.spark.requirements import check_pyspark
 
 check_pyspark()  # the imports below would only say that a module is missing
 
-from relance.maintenance.merges import MergeResult  # noqa: E402
+from relance.maintenance.merging.merges import MergeResult  # noqa: E402
 from relance.spark.maintenance import maintain  # noqa: E402
 from relance.spark.merge import merge  # noqa: E402
 from relance.spark.policy import plan_policy, run_policy  # noqa: E402

@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyspark import Broadcast, SparkContext
 from pyspark.sql import DataFrame
 
-from relance.maintenance.key_lookup import KeyIndex, gathered
-from relance.maintenance.merge_commit import Work
-from relance.maintenance.merge_here import (
+from relance.maintenance.merging.key_lookup import KeyIndex, gathered
+from relance.maintenance.merging.merge_commit import Work
+from relance.maintenance.merging.merge_here import (
     ROW_ADDRESS,
     columns_to_read,
     keys_of,
@@ -28,9 +28,9 @@ from relance.maintenance.merge_here import (
     scan,
     why_not_here,
 )
-from relance.maintenance.merge_plan import MergePlan
-from relance.maintenance.merge_tasks import NewRows, delete_offsets, offsets_of, write_rows
-from relance.maintenance.merges import Counts
+from relance.maintenance.merging.merge_plan import MergePlan
+from relance.maintenance.merging.merge_tasks import NewRows, delete_offsets, offsets_of, write_rows
+from relance.maintenance.merging.merges import Counts
 from relance.spark.classic import parallelism, spark_context
 from relance.spark.merge_place import as_in_table
 from relance.spark.merge_tasks import (

@@ -15,8 +15,8 @@ from pyspark.sql import functions as f
 
 from relance.errors import UnsupportedOperationError
 from relance.maintenance.maintain import Engine
-from relance.maintenance.merge_here import why_not_here
-from relance.maintenance.merge_plan import MergePlan
+from relance.maintenance.merging.merge_here import why_not_here
+from relance.maintenance.merging.merge_plan import MergePlan
 from relance.maintenance.runner import ThreadRunner
 from relance.spark.classic import parallelism
 from relance.spark.merge_keys import quoted

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from relance.maintenance.execute import Progress
 from relance.maintenance.maintain import Engine, parse_engine
 from relance.namespace import DirectoryNamespace
-from relance.policy import pipeline, planning
 from relance.policy.actions import Kind
 from relance.policy.model import Policy
-from relance.policy.planning import RunPlan
+from relance.policy.pipeline import planning, runs
+from relance.policy.pipeline.planning import RunPlan
 from relance.policy.records import RunRecord
 from relance.spark.classic import spark_context
 from relance.spark.runner import SparkRunner
@@ -84,7 +84,7 @@ def run_policy(
         UnsupportedOperationError: Spark is asked for and the session is one of Spark Connect, or the store
             does not honour conditional writes.
     """
-    return pipeline.run_policy(
+    return runs.run_policy(
         DirectoryNamespace(clock=None, **catalog_properties(spark, root, properties)),
         policy,
         only=only,

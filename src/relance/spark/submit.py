@@ -22,11 +22,11 @@ from relance.identifiers import parse_id
 from relance.maintenance.maintain import Engine
 from relance.maintenance.progress import Display
 from relance.namespace import DirectoryNamespace
-from relance.policy import pipeline, planning
-from relance.policy.lease import LeaseHeldError
+from relance.policy.file.parse import parse_policy
 from relance.policy.model import Policy
-from relance.policy.parse import parse_policy
-from relance.policy.plan_file import load_plan, save_plan
+from relance.policy.pipeline import planning, runs
+from relance.policy.pipeline.lease import LeaseHeldError
+from relance.policy.pipeline.plan_file import load_plan, save_plan
 from relance.policy.records import RunRecord, RunState
 from relance.spark.policy import runner_for
 from relance.spark.session import settings
@@ -86,7 +86,7 @@ def _do(spark: SparkSession, given: argparse.Namespace) -> RunRecord:
     catalog = DirectoryNamespace(clock=None, **catalog_properties(spark, given.root, None))
     runner, progress = runner_for(spark, given.engine), Display()
     if given.action == "resume":
-        return pipeline.resume(
+        return runs.resume(
             catalog, given.run, engine=given.engine, spark=runner, wait=_span(given.wait), progress=progress
         )
     only = None if not given.only else [parse_id(each) for each in given.only]
@@ -102,8 +102,8 @@ def _do(spark: SparkSession, given: argparse.Namespace) -> RunRecord:
         if only is not None:
             raise InvalidInputError("a saved plan is run as it is: leave --only out")
         saved = load_plan(given.policy)
-        return pipeline.run(catalog, saved, engine=given.engine, spark=runner, wait=wait, progress=progress)
-    return pipeline.run_policy(
+        return runs.run(catalog, saved, engine=given.engine, spark=runner, wait=wait, progress=progress)
+    return runs.run_policy(
         catalog,
         _policy(given.policy),
         only=only,

@@ -38,12 +38,11 @@ from relance.maintenance import (
     RefreshIndexes,
     RemoveOrphans,
     UpdateRows,
-    expired_drops,
-    old_versions,
-    row_commit,
 )
 from relance.maintenance.execute import Run
-from relance.maintenance.merge_plan import MergePlan
+from relance.maintenance.merging.merge_plan import MergePlan
+from relance.maintenance.removal import expired_drops, old_versions
+from relance.maintenance.rows import row_commit
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
 from relance.operations.context import Context

@@ -1,0 +1,1 @@
+"""Jobs that change how a table lies in files: compaction, indexes, the manifest."""

@@ -1,0 +1,195 @@
+"""Compaction: write small fragments, and those with many deleted rows, into fewer and larger ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from lance.fragment import FragmentMetadata
+from lance.optimize import Compaction, CompactionTask
+
+from relance.errors import InvalidInputError, RelanceError
+from relance.maintenance.execute import worth_retrying
+from relance.maintenance.layout.fragment_figures import bytes_of, figures_of, figures_of_fragments
+from relance.maintenance.layout.rewrites import Rewritten, commit_rewrites
+from relance.maintenance.planned import Place, open_planned, open_version, place_of
+from relance.maintenance.targets import all_tables
+from relance.maintenance.work import Effect, Estimate, Figures, UnfinishedError
+from relance.operations.context import Context
+from relance.operations.data_errors import data_errors
+from relance.operations.targets import open_for_writing
+
+TARGET_ROWS = 1024 * 1024
+"""Rows of a fragment that is large enough, as Lance has it."""
+
+_BYTES_PER_SECOND = 25_000_000
+"""About what one core reads, encodes and writes."""
+
+_TASK_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Brings the fragments of tables to a size; rows stay in their order.
+
+    With `target_bytes` the rows of a fragment are those of this many bytes, at most `target_rows`. With
+    `partial_progress` every so many tasks are committed by themselves as the work goes on.
+    """
+
+    target_rows: int = TARGET_ROWS
+    target_bytes: int | None = None
+    deletion_threshold: float = 0.1
+    """A fragment with a larger share of deleted rows is written anew."""
+    partial_progress: int | None = None
+    defer_index_remap: bool = False
+    """Leaves the indexes as they are, with a note of what moved; no use for tables with stable row ids."""
+    batch_size: int | None = None
+    """Rows that are read at once; fewer need less memory."""
+    name: ClassVar[str] = "compact"
+
+    def __post_init__(self) -> None:
+        for setting in ("target_rows", "target_bytes", "partial_progress", "batch_size"):
+            value = getattr(self, setting)
+            if value is not None and value < 1:
+                raise InvalidInputError(f"{setting} is {value}: it must be at least 1")
+        if not 0 <= self.deletion_threshold <= 1:
+            raise InvalidInputError(f"deletion_threshold is {self.deletion_threshold}: it is a share, 0 to 1")
+
+    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
+        """Return all tables."""
+        return all_tables(context)
+
+    def plan(self, context: Context, table: tuple[str, ...]) -> CompactPlan | None:
+        """Return the fragments to write anew; None when all are as they should be."""
+        target = open_for_writing(context, table)
+        place = place_of(context, target)
+        with target.errors():
+            fragments = [each.metadata for each in target.dataset.get_fragments()]
+            defer = self.defer_index_remap and not target.dataset.has_stable_row_ids
+            tasks = Compaction.plan(target.dataset, self._options(fragments, defer)).tasks
+            if not tasks:
+                return None
+            rewrites = tuple(Rewrite(place, each, _weight(each)) for each in tasks)
+            before = figures_of_fragments(fragments)
+        return CompactPlan(place, rewrites, before, self.partial_progress, defer)
+
+    def _options(self, fragments: Sequence[FragmentMetadata], defer: bool) -> dict[str, Any]:
+        options: dict[str, Any] = {
+            "target_rows_per_fragment": self._rows_per_fragment(fragments),
+            "materialize_deletions": True,
+            "materialize_deletions_threshold": self.deletion_threshold,
+            "defer_index_remap": defer,
+        }
+        if self.batch_size is not None:
+            options["batch_size"] = self.batch_size
+        if self.target_bytes is not None:
+            options["excluded_fragment_ids"] = [each.id for each in fragments if self._is_large(each)]
+        return options
+
+    def _rows_per_fragment(self, fragments: Sequence[FragmentMetadata]) -> int:
+        size = sum(map(bytes_of, fragments))
+        if self.target_bytes is None or not size:
+            return self.target_rows
+        rows = sum(each.physical_rows for each in fragments)
+        return max(1, min(self.target_rows, self.target_bytes * int(rows) // size))
+
+    def _is_large(self, fragment: FragmentMetadata) -> bool:
+        """Tell whether a fragment can stay.
+
+        The average row changes with each compaction: if all below the target were written anew, then each
+        run would write all of the table.
+        """
+        if fragment.num_deletions > self.deletion_threshold * fragment.physical_rows:
+            return False
+        return self.target_bytes is not None and bytes_of(fragment) * 2 >= self.target_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A task that writes the rows of some fragments into new files, which no version names yet."""
+
+    place: Place
+    task: CompactionTask
+    weight: float
+
+    def run(self, context: Context) -> Rewritten:
+        """Do it; what goes wrong is part of the answer, so that what others wrote is not forgotten."""
+        try:
+            with data_errors(self.place.what, context.lance_options()):
+                return Rewritten(self.task.execute(open_version(context, self.place)))
+        except RelanceError as error:
+            return Rewritten(error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactPlan:
+    """What to write anew in one table."""
+
+    place: Place
+    tasks: tuple[Rewrite, ...]
+    before: Figures
+    land_every: int | None
+    defer_index_remap: bool
+
+    @property
+    def estimate(self) -> Estimate:
+        """The fragments that are written anew: their rows, files and bytes."""
+        found = figures_of_fragments(old for each in self.tasks for old in each.task.fragments)
+        note = f"{found.fragments} of {self.before.fragments} fragments are written anew"
+        return Estimate(found.rows or 0, found.files or 0, found.bytes or 0, note=note)
+
+    def land(self, context: Context, values: Sequence[Any]) -> Sequence[Any]:
+        """Commit what fits the table as it is now."""
+        return commit_rewrites(context, self.place, values, defer_index_remap=self.defer_index_remap)
+
+    def finish(self, context: Context, values: Sequence[Any]) -> Effect:
+        """Commit what is not yet, and tell what changed.
+
+        Raises:
+            ConcurrentModificationError: others changed all that was planned.
+            UnfinishedError: others changed some of it; the rest is in the table.
+            TableNotFoundError: the table was dropped or renamed.
+        """
+        done: Sequence[Rewritten] = self.land(context, values)
+        landed = [each for each in done if each.version is not None]
+        errors = [each.error for each in done if each.error is not None]
+        # What a new plan does not mend comes first.
+        errors.sort(key=worth_retrying)
+        if errors and not (landed and worth_retrying(errors[0])):
+            raise self._cause(context, errors[0])
+        effect = self._effect(context, landed)
+        if errors:
+            raise UnfinishedError(errors[0].detail, effect) from errors[0]
+        return effect
+
+    def _cause(self, context: Context, error: RelanceError) -> RelanceError:
+        """Return why a task failed: without its table every file that it reads is missing."""
+        try:
+            open_planned(context, self.place)
+        except RelanceError as cause:
+            return cause
+        return error
+
+    def _effect(self, context: Context, landed: Sequence[Rewritten]) -> Effect:
+        version = max(each.version or 0 for each in landed)
+        results = [each.result for each in landed if each.result is not None]
+        old = figures_of_fragments(each for result in results for each in result.original_fragments)
+        return Effect(
+            version=version,
+            rows=old.rows or 0,
+            before=self.before,
+            after=self._after(context, version),
+            note=f"{old.fragments} fragments became {sum(len(each.new_fragments) for each in results)}",
+        )
+
+    def _after(self, context: Context, version: int) -> Figures:
+        try:
+            with data_errors(self.place.what, context.lance_options()):
+                return figures_of(open_version(context, replace(self.place, version=version)))
+        except RelanceError:
+            return Figures()  # the work is done, whatever became of the table since
+
+
+def _weight(task: CompactionTask) -> float:
+    return _TASK_SECONDS + sum(map(bytes_of, task.fragments)) / _BYTES_PER_SECOND

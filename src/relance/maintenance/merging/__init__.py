@@ -1,0 +1,1 @@
+"""Merging new rows into a table by key."""

@@ -1,0 +1,1 @@
+"""Jobs that remove files: old versions, dropped tables, what nothing names."""

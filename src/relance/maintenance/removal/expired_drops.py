@@ -1,0 +1,216 @@
+"""Purge: the files of dropped tables go when their time has passed, many tables at once, or one giant one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from relance.errors import InvalidInputError
+from relance.lifecycle.marker import Marker
+from relance.lifecycle.marker_store import new_nonce
+from relance.lifecycle.retention import holder_is_gone, is_purgeable
+from relance.lifecycle.states import State
+from relance.locations import table_directory
+from relance.maintenance.removal.pacing import batch_size, pacer
+from relance.maintenance.removal.retired_files import Removed
+from relance.maintenance.work import Effect, Estimate, TablePlan
+from relance.operations.context import Context
+from relance.operations.deletion import PurgeOptions, PurgeResult
+from relance.operations.generations import Generation, all_generations
+from relance.operations.places import table_id_of
+from relance.operations.purge import dropped_generations, purge_generation, would_purge
+from relance.operations.shared_purge import SharedPurge, finish, hold, is_never_named_twice, share_purge
+
+GIANT_FILES = 20_000
+"""From so many files on they are deleted in tasks."""
+
+_PER_TASK = 10_000
+_SECONDS_PER_FILE = 0.002
+_RATED_TASKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeDropped:
+    """Purges dropped tables whose time has passed: all of them, or those that are named.
+
+    A table that a purge holds whose process is gone is taken over when its lease is over.
+    """
+
+    deleted_before: datetime | None = None
+    """Only drops before this moment."""
+    deletion_id: str | None = None
+    """Only the drop of this id, whatever else of the name is dropped."""
+    force: bool = False
+    """Purge tables that are named also before their time has passed."""
+    rate_limit: float | None = None
+    """Files per second in each process."""
+    giant_files: int = GIANT_FILES
+    run: str = field(default_factory=new_nonce)
+    """Names the claim that the tasks of a giant table share."""
+    name: str = field(default="purge", init=False)
+    tables_at_once: int = field(default=16, init=False)
+
+    def __post_init__(self) -> None:
+        if self.deleted_before is not None and self.deleted_before.tzinfo is None:
+            raise InvalidInputError(f"deleted_before {self.deleted_before} has no time zone")
+        if self.rate_limit is not None and self.rate_limit <= 0:
+            raise InvalidInputError(f"rate_limit must be above 0, got {self.rate_limit}")
+
+    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
+        """Return the names with a dropped table whose time has passed, oldest drop first."""
+        due = [each for each in all_generations(context) if self._is_due(context, each.marker)]
+        return list(dict.fromkeys(tuple(each.table_id.parts) for each in due))
+
+    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+        """Look how much there is to delete.
+
+        Raises:
+            InvalidTableStateError: the table is live.
+            TableNotFoundError: there is nothing to purge.
+        """
+        dropped = [
+            each
+            for each in dropped_generations(context, table_id_of(context, table), self.deletion_id)
+            if self._is_old(each.marker)
+        ]
+        # When none is due, they are tried all the same: the purge then says why not.
+        chosen = [each for each in dropped if self.force or self._is_due(context, each.marker)] or dropped
+        if not chosen:
+            return None
+        if self._is_giant(context, chosen):
+            return self._plan_tasks(context, chosen)
+        options = PurgeOptions(force=self.force, rate_limit=self.rate_limit)
+        return PurgedInPlace(context, tuple(chosen), options)
+
+    def _is_giant(self, context: Context, chosen: list[Generation]) -> bool:
+        if any(self._is_ours(each.marker) for each in chosen):
+            return True  # begun in tasks, it goes on so: only they know the claim
+        found = (info for each in chosen for info in context.storage.list_recursive(_directory(each)))
+        return sum(1 for _ in islice(found, self.giant_files + 1)) > self.giant_files
+
+    def _plan_tasks(self, context: Context, chosen: list[Generation]) -> PurgedInTasks:
+        shared = [
+            share_purge(each, token=f"{self.run}{each.marker.deletion_id}", force=self.force)
+            for each in chosen
+        ]
+        # The marker was read before its directory is listed, and is claimed as it was then: all that is
+        # listed here was dropped.
+        tasks: list[DeletePart] = []
+        files = size = 0
+        for purge in shared:
+            found: list[tuple[str, int]] = []
+            for info in context.storage.list_recursive(purge.directory):
+                files, size = files + 1, size + info.size
+                if is_never_named_twice(purge.directory, info.key):
+                    found.append((info.key, info.size))
+            count = max(1, -(-len(found) // _PER_TASK))
+            rate = self.rate_limit
+            if rate is not None:
+                count = min(count, _RATED_TASKS)
+                rate /= count
+            parts = [tuple(found[number::count]) for number in range(count)]
+            tasks += [DeletePart(purge, part, rate, _weight(len(part), rate)) for part in parts]
+        return PurgedInTasks(tuple(shared), tuple(tasks), files, size, self.rate_limit)
+
+    def _is_old(self, marker: Marker) -> bool:
+        before = self.deleted_before
+        return before is None or (marker.deleted_at is not None and marker.deleted_at < before)
+
+    def _is_due(self, context: Context, marker: Marker) -> bool:
+        now, timing = context.clock.now(), context.timing
+        left = marker.state is State.PURGING and holder_is_gone(marker, now=now, timing=timing)
+        due = left or self._is_ours(marker) or is_purgeable(marker, now=now, timing=timing)
+        return due and self._is_old(marker) and self.deletion_id in {None, marker.deletion_id}
+
+    def _is_ours(self, marker: Marker) -> bool:
+        return marker.state is State.PURGING and marker.token.startswith(self.run)
+
+
+def _directory(generation: Generation) -> str:
+    entry = generation.entry
+    return table_directory(generation.table_id.name) if entry is None else entry.location or ""
+
+
+def _weight(files: int, rate: float | None) -> float:
+    return max(files * _SECONDS_PER_FILE, files / rate if rate else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedInPlace:
+    """Tables of ordinary size: there are no tasks, so this is never sent anywhere."""
+
+    context: Context
+    generations: tuple[Generation, ...]
+    options: PurgeOptions
+    tasks: Sequence[DeletePart] = ()
+
+    @property
+    def estimate(self) -> Estimate:
+        done = _effect([would_purge(self.context, each, self.options) for each in self.generations])
+        return Estimate(files=done.files, bytes=done.bytes)
+
+    def finish(self, context: Context, values: Sequence[Any]) -> Effect:
+        options = _paced(self.options.force, self.options.rate_limit)
+        return _effect([purge_generation(context, each, options) for each in self.generations])
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedInTasks:
+    """Tables of which one is giant."""
+
+    shared: tuple[SharedPurge, ...]
+    tasks: tuple[DeletePart, ...]
+    files: int
+    bytes: int
+    rate_limit: float | None
+
+    @property
+    def estimate(self) -> Estimate:
+        return Estimate(files=self.files, bytes=self.bytes, note=f"{len(self.tasks)} tasks")
+
+    def finish(self, context: Context, values: Sequence[Any]) -> Effect:
+        removed: list[Removed] = list(values)
+        options = _paced(force=False, rate_limit=self.rate_limit)
+        done = [PurgeResult((), each.files, each.bytes) for each in removed]
+        return _effect(done + [finish(context, each, options) for each in self.shared])
+
+
+def _paced(force: bool, rate_limit: float | None) -> PurgeOptions:
+    """Return options whose pace is that of the whole process."""
+    if rate_limit is None:
+        return PurgeOptions(force=force)
+    rate = rate_limit
+    return PurgeOptions(
+        force=force, rate_limit=rate, sleep=lambda seconds: pacer(rate).wait(round(seconds * rate))
+    )
+
+
+def _effect(results: Sequence[PurgeResult]) -> Effect:
+    failed = [each.error for each in results if each.error is not None]
+    if failed:
+        raise failed[0]
+    return Effect(files=sum(each.files for each in results), bytes=sum(each.bytes for each in results))
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePart:
+    """Deletes some of the files whose names never come again, once the table is claimed."""
+
+    purge: SharedPurge
+    files: tuple[tuple[str, int], ...]
+    rate: float | None
+    weight: float
+
+    def run(self, context: Context) -> Removed:
+        size = batch_size(self.rate)
+        hold(context, self.purge)
+        for start in range(0, len(self.files), size):
+            batch = self.files[start : start + size]
+            if self.rate is not None:
+                pacer(self.rate).wait(len(batch))
+                hold(context, self.purge)  # a slow purge keeps its claim
+            context.storage.delete_many(key for key, _ in batch)
+        return Removed(len(self.files), sum(each[1] for each in self.files))

@@ -1,0 +1,256 @@
+"""Clean up: old versions go, with the files that only they need. Lance says which files those are.
+
+A table of ordinary size is cleaned by Lance in one go. Of a giant one, one that was cloned, or when there
+is a rate to keep, the files that Lance names are deleted in tasks, which are in retired_files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import lance
+
+from relance.errors import InternalError, InvalidInputError
+from relance.lifecycle.marker_store import new_nonce
+from relance.listing.manifest_files import ManifestFile, list_manifests
+from relance.maintenance.removal.clones import clones_of_run, files_of_clones
+from relance.maintenance.removal.retired_files import DeleteFiles, Removed, RetiredVersions, named_by_refs
+from relance.maintenance.targets import all_tables
+from relance.maintenance.work import Effect, Estimate, Figures, TablePlan
+from relance.operations.cleaning.cleanup import (
+    NO_VERSION_IS_SO_OLD,
+    RemovalStats,
+    clean,
+    dated,
+    forget_versions,
+    tags_of,
+    with_rule,
+)
+from relance.operations.cleaning.policy import CleanupPolicy, Version
+from relance.operations.context import Context
+from relance.operations.targets import Target, open_for_writing
+
+FLOOR = timedelta(hours=24)
+"""Versions younger than this stay unless it is said by name that they may go."""
+
+GIANT_FILES = 20_000
+"""From so many files on they are deleted in tasks."""
+
+_PER_TASK = 5_000
+_SECONDS_PER_FILE = 0.002
+_ALL = 100_000_000
+_BYTES_PER_FILE = 150
+"""Of a manifest."""
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Removes the versions that a policy lets go, and old files that were never committed.
+
+    Tags, branches and shallow clones in the same root keep what they name. Files that no version names
+    stay for seven days, since a job that is under way may have written them.
+    """
+
+    policy: CleanupPolicy = field(default_factory=CleanupPolicy)
+    allow_young: bool = False
+    """Let the policy also take versions younger than 24 hours, and files that no version names."""
+    look_for_clones: bool = True
+    """Open the other tables of the root to see whether they read files of this one."""
+    giant_files: int = GIANT_FILES
+    run: str = field(default_factory=new_nonce)
+    """Tells one run from another: the clones are looked for once in each."""
+    name: str = field(default="clean up", init=False)
+
+    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
+        return all_tables(context)
+
+    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+        """Choose the versions that go.
+
+        Raises:
+            TableNotFoundError: there is no such table.
+            InvalidTableStateError: a version that is to go is tagged, or a clone cannot be read.
+            InvalidInputError: the policy takes young versions, which was not allowed.
+        """
+        policy = self._allowed(with_rule(self.policy, context.clock.now()), context.clock.now())
+        target = open_for_writing(context, table)
+        manifests = list_manifests(context.storage, target.found.directory, None)
+        with target.errors():
+            versions = _versions(target.dataset, policy, manifests)
+            chosen = policy.choose(versions, tags_of(target.dataset))
+        cloned: frozenset[str] = frozenset()
+        if self.look_for_clones:
+            clones = clones_of_run(self.run, context.root.uri).get(context)
+            cloned = files_of_clones(context, clones, target.found.directory)
+        small = _size(manifests) < self.giant_files
+        if small and not cloned and policy.rate_limit is None:
+            return CleanedByLance(context, target, chosen, policy, len(versions))
+        return _plan_files(context, target, chosen, policy, cloned, versions=len(versions))
+
+    def _allowed(self, policy: CleanupPolicy, now: datetime) -> CleanupPolicy:
+        if self.allow_young:
+            return policy
+        if policy.delete_unverified:
+            raise InvalidInputError(
+                "delete_unverified takes files of jobs that are under way: "
+                "pass allow_young=True if there are none"
+            )
+        floor = now - FLOOR
+        if policy.before_timestamp is None:
+            return replace(policy, before_timestamp=floor)
+        if policy.before_timestamp > floor:
+            raise InvalidInputError(
+                "the policy takes versions younger than 24 hours, which jobs may be using: "
+                "let it begin earlier, or pass allow_young=True"
+            )
+        return policy
+
+
+def _versions(
+    dataset: lance.LanceDataset, policy: CleanupPolicy, manifests: Sequence[ManifestFile]
+) -> list[Version]:
+    """Return the versions; their times, which take a read of each, only when the policy asks for them."""
+    if policy.before_timestamp is not None:
+        return dated(dataset.versions())
+    return [Version(each.version, _LONG_AGO) for each in manifests]
+
+
+def _size(manifests: Sequence[ManifestFile]) -> int:
+    """Return about how many files a table has: a manifest is as long as its version has files."""
+    largest = max((each.info.size for each in manifests), default=0)
+    return len(manifests) + largest // _BYTES_PER_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedByLance:
+    """A table of ordinary size: it has no tasks, so it is never sent anywhere."""
+
+    context: Context
+    target: Target
+    chosen: list[int]
+    policy: CleanupPolicy
+    versions: int
+    tasks: Sequence[DeleteFiles] = ()
+
+    @property
+    def estimate(self) -> Estimate:
+        stats = clean(self.context, self.target, self.chosen, self.policy, dry_run=True)
+        return Estimate(files=_files(stats), bytes=stats.bytes_removed, versions=stats.old_versions)
+
+    def finish(self, context: Context, values: Sequence[Any]) -> Effect:
+        stats = clean(context, self.target, self.chosen, self.policy, dry_run=False)
+        note = f"{stats.failed_deletes} files could not be deleted" if stats.failed_deletes else ""
+        return Effect(
+            files=_files(stats),
+            bytes=stats.bytes_removed,
+            before=Figures(versions=self.versions),
+            after=Figures(versions=self.versions - stats.old_versions),
+            note=note,
+        )
+
+
+def _files(stats: RemovalStats) -> int:
+    return (
+        stats.old_versions
+        + stats.data_files
+        + stats.deletion_files
+        + stats.index_files
+        + stats.transaction_files
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedInTasks:
+    """A table whose files are deleted in tasks."""
+
+    retired: RetiredVersions
+    tasks: tuple[DeleteFiles, ...]
+    versions: int
+    bytes: int
+    kept_for_clones: int
+
+    @property
+    def estimate(self) -> Estimate:
+        files = len(self.retired.manifests) + sum(len(each.files) for each in self.tasks)
+        return Estimate(
+            files=files, bytes=self.bytes, versions=len(self.retired.manifests), note=self._note()
+        )
+
+    def finish(self, context: Context, values: Sequence[Any]) -> Effect:
+        removed: list[Removed] = list(values)
+        forget_versions(context, self.retired.table_id)
+        gone = len(self.retired.manifests)
+        return Effect(
+            files=gone + sum(each.files for each in removed),
+            bytes=sum(size for _, size in self.retired.manifests) + sum(each.bytes for each in removed),
+            before=Figures(versions=self.versions),
+            after=Figures(versions=self.versions - gone),
+            note=self._note(),
+        )
+
+    def _note(self) -> str:
+        return f"{self.kept_for_clones} files stay for clones" if self.kept_for_clones else ""
+
+
+def _plan_files(
+    context: Context,
+    target: Target,
+    chosen: list[int],
+    policy: CleanupPolicy,
+    cloned: frozenset[str],
+    *,
+    versions: int,
+) -> CleanedInTasks | None:
+    """Have Lance name the files that go, and cut them up."""
+    with target.errors():
+        refs = named_by_refs(target.dataset)
+        explained = target.dataset.explain_cleanup_old_versions(
+            older_than=None if chosen else NO_VERSION_IS_SO_OLD,
+            versions=chosen or None,
+            delete_unverified=policy.delete_unverified,
+            error_if_tagged_old_versions=False,
+            include_files=True,
+            max_files=_ALL,
+        )
+    named = _named(context, target.found.directory, explained)
+    manifests = tuple((path, size) for path, size, kind in named if kind == "manifest")
+    others = [(path, size) for path, size, kind in named if kind != "manifest"]
+    files = [each for each in others if each[0] not in cloned]
+    if not manifests and not files:
+        return None
+    retired = RetiredVersions.of(context, target, manifests, refs, frozenset(chosen))
+    # With a rate, a few tasks share it; however many of them run at once, together they keep it.
+    count = max(1, -(-len(files) // _PER_TASK))
+    count = count if policy.rate_limit is None else min(count, 4)
+    rate = None if policy.rate_limit is None else policy.rate_limit / count
+    tasks = tuple(
+        DeleteFiles(retired, tuple(files[number::count]), rate, _weight(len(files[number::count]), rate))
+        for number in range(count)
+    )
+    size = sum(each[1] for each in (*manifests, *files))
+    return CleanedInTasks(retired, tasks, versions, size, len(others) - len(files))
+
+
+def _weight(files: int, rate: float | None) -> float:
+    return max(files * _SECONDS_PER_FILE, files / rate if rate else 0.0)
+
+
+def _named(
+    context: Context, directory: str, explained: lance.CleanupExplanation
+) -> list[tuple[str, int, str]]:
+    """Return the files that Lance lets go, relative to the table's directory, with size and kind."""
+    if explained.candidate_files_truncated:
+        raise InternalError(f"the table at '{directory}' has more files to remove than can be told at once")
+    before = "/".join(each for each in (context.root.path.strip("/"), directory) if each) + "/"
+    found = []
+    for each in explained.candidate_files:
+        if not each.path.startswith(before):
+            raise InternalError(
+                f"Lance would remove '{each.path}', which is not in '{before}': nothing was removed"
+            )
+        found.append((each.path[len(before) :], int(each.size_bytes or 0), str(each.kind)))
+    return found

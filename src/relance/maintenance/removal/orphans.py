@@ -1,0 +1,257 @@
+"""Remove orphans: directories that no row, marker or table names, of creates and jobs that died.
+
+A directory of the name's own goes through the lifecycle: a marker hides it, and a purge takes it. So a
+create that merely slept sees the marker before it reports success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
+from relance.identifiers import TableId
+from relance.lifecycle import moves
+from relance.lifecycle.marker_store import StoredMarker, new_nonce, stored_state
+from relance.lifecycle.states import Action, State, is_allowed
+from relance.listing.lookup import look_up
+from relance.locations import TABLE_SUFFIX
+from relance.maintenance.execute import worth_retrying
+from relance.maintenance.removal.leftovers import Findings, Kept, Kind, Orphan, find_orphans, kind_of, measure
+from relance.maintenance.removal.pacing import batch_size, pacer
+from relance.maintenance.work import Effect, Estimate, TablePlan
+from relance.manifest.entry import Entry, ObjectType
+from relance.manifest.store import Change, Manifest, Snapshot, transact
+from relance.operations.context import Context
+from relance.operations.deletion import PurgeOptions, PurgeResult
+from relance.operations.directory.claims import settled_marker, swap
+from relance.operations.purge import purge_table, sum_up
+from relance.operations.rows.lookups import require_manifest
+from relance.operations.rows.purge import purge_row
+from relance.storage.probe import require_replace
+
+FLOOR = timedelta(hours=24)
+"""Younger directories stay unless it is said by name that they may go."""
+
+_SECONDS_PER_FILE = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOrphans:
+    """Removes directories that nothing names and of which every file is older than a span.
+
+    What is not of a kind that the catalog makes is reported and never touched.
+    """
+
+    older_than: timedelta = FLOOR
+    allow_young: bool = False
+    """Let `older_than` be less than 24 hours: only where nobody creates tables."""
+    with_versions: bool = False
+    """Also directories that hold a version. A deregistered table looks the same: look at the dry run."""
+    rate_limit: float | None = None
+    """Files per second in each process."""
+    name: str = field(default="remove orphans", init=False)
+
+    def __post_init__(self) -> None:
+        if self.older_than < timedelta(0):
+            raise InvalidInputError(f"older_than must not be negative, got {self.older_than}")
+        if self.older_than < FLOOR and not self.allow_young:
+            raise InvalidInputError(
+                "directories younger than 24 hours may belong to a create that is under way: "
+                f"older_than={self.older_than} needs allow_young=True"
+            )
+        if self.rate_limit is not None and self.rate_limit <= 0:
+            raise InvalidInputError(f"rate_limit must be above 0, got {self.rate_limit}")
+
+    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
+        return [()]
+
+    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+        """Look at the root.
+
+        Raises:
+            InvalidInputError: a table is named.
+            UnsupportedOperationError: the root has a manifest, and the catalog is opened without it.
+        """
+        if table:
+            raise InvalidInputError("orphans are looked for in the root as a whole: name no table")
+        skew = context.timing.clock_skew if not self.allow_young else timedelta(0)
+        before = context.clock.now() - self.older_than - skew
+        found = find_orphans(context, before, with_versions=self.with_versions)
+        if not found.orphans and not found.kept:
+            return None
+        # However many of the tasks run in this process, they share its pace.
+        tasks = tuple(RemoveDirectory(each, before, self.rate_limit) for each in found.orphans)
+        return OrphanPlan(found, tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one directory."""
+
+    directory: str
+    files: int = 0
+    bytes: int = 0
+    kept: str = ""
+    """Why it is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanPlan:
+    """The directories that go."""
+
+    found: Findings
+    tasks: tuple[RemoveDirectory, ...]
+
+    @property
+    def estimate(self) -> Estimate:
+        orphans = self.found.orphans
+        names = ", ".join(each.directory for each in orphans[:10])
+        note = f"{len(orphans)} directories: {names}" if orphans else "nothing"
+        return Estimate(
+            files=sum(each.files for each in orphans),
+            bytes=sum(each.bytes for each in orphans),
+            note=note + _kept(self.found),
+        )
+
+    def finish(self, context: Context, values: Sequence[Any]) -> Effect:
+        outcomes: list[Outcome] = list(values)
+        stayed = [each for each in outcomes if each.kept]
+        note = f"{len(outcomes) - len(stayed)} directories removed{_kept(self.found)}"
+        note += "".join(f"; {each.directory}: {each.kept}" for each in stayed)
+        return Effect(
+            files=sum(each.files for each in outcomes),
+            bytes=sum(each.bytes for each in outcomes),
+            note=note,
+        )
+
+
+def _kept(found: Findings) -> str:
+    return f"; stay: {found.note()}" if found.kept else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDirectory:
+    """Looks at a directory once more, and removes it."""
+
+    orphan: Orphan
+    before: datetime
+    rate: float | None
+
+    @property
+    def weight(self) -> float:
+        return 0.05 + self.orphan.files * _SECONDS_PER_FILE
+
+    def run(self, context: Context) -> Outcome:
+        directory = self.orphan.directory
+        try:
+            return self._remove(context)
+        except RelanceError as error:
+            if worth_retrying(error) and not isinstance(error, ConcurrentModificationError):
+                raise
+            # One directory that cannot go does not keep the others.
+            return Outcome(directory, kept=error.detail)
+
+    def _remove(self, context: Context) -> Outcome:
+        directory = self.orphan.directory
+        if kind_of(context, directory) is not self.orphan.kind or _is_named(context, directory):
+            return Outcome(directory, kept="something came to name it")
+        infos = measure(context.storage.list_recursive(directory), self.before)
+        if isinstance(infos, Kept):
+            # A run that was killed and begun again finds nothing: that is what it wanted.
+            return Outcome(directory, kept=str(infos) if infos is Kept.YOUNG else "")
+        match self.orphan.kind:
+            case Kind.AT_HOME:
+                return self._purged(_purge_at_home(context, directory, self._options()))
+            case Kind.WITH_VERSIONS:
+                return self._purged(_purge_as_dropped(context, directory, self._options()))
+        size = batch_size(self.rate)
+        removed = Outcome(directory)
+        for start in range(0, len(infos), size):
+            batch = infos[start : start + size]
+            if self.rate is not None:
+                pacer(self.rate).wait(len(batch))
+            if kind_of(context, directory) is not Kind.OWN or _is_named(context, directory):
+                raise ConcurrentModificationError(f"'{directory}' became a table while it was removed")
+            # Only what was listed: a file that comes now belongs to somebody.
+            context.storage.delete_many(each.key for each in batch)
+            total = removed.bytes + sum(each.size for each in batch)
+            removed = Outcome(directory, removed.files + len(batch), total)
+        context.storage.prune(directory)
+        return removed
+
+    def _options(self) -> PurgeOptions:
+        if self.rate is None:
+            return PurgeOptions(force=True)
+        rate = self.rate
+        return PurgeOptions(
+            force=True, rate_limit=rate, sleep=lambda seconds: pacer(rate).wait(round(seconds * rate))
+        )
+
+    def _purged(self, result: PurgeResult) -> Outcome:
+        if result.error is not None:
+            raise result.error
+        return Outcome(self.orphan.directory, result.files, result.bytes)
+
+
+def _is_named(context: Context, directory: str) -> bool:
+    if context.manifest is None:
+        return False
+    snapshot = context.manifest.latest()
+    name = directory.removesuffix(TABLE_SUFFIX)
+    return bool(snapshot.at_location([directory])) or bool(snapshot.get([name]))
+
+
+def _purge_at_home(context: Context, directory: str, options: PurgeOptions) -> PurgeResult:
+    """Hide the leftovers of a create by a marker, and purge them under it.
+
+    Raises:
+        ConcurrentModificationError: the create was finished after all, or another client moved the marker.
+    """
+    name = directory.removesuffix(TABLE_SUFFIX)
+    require_replace(context.storage, to_do="removing the leftovers of a create")
+    stored = settled_marker(context, name)
+    if stored_state(stored) is not State.DEREGISTERED:  # else an earlier run was stopped here
+        _hide(context, name, stored)
+    return _sum_up(purge_table(context, TableId((), name), options))
+
+
+def _hide(context: Context, name: str, stored: StoredMarker | None) -> None:
+    """Take the name off leftovers, as a deregister does: what that hides, no purge takes by itself.
+
+    So if the create was finished just before and this process dies, its table is there to be registered.
+    """
+    if not is_allowed(stored_state(stored), Action.DEREGISTER):
+        raise ConcurrentModificationError(f"the marker of '{name}' was moved by another client")
+    over = None if stored is None else stored.marker
+    marker = moves.deregister(over, new_nonce(), at=context.clock.now())
+    hidden = swap(context, name, marker, over=stored)
+    if look_up(context.storage, name).holds_table:
+        swap(context, name, moves.register(hidden.marker, new_nonce()), over=hidden)
+        raise ConcurrentModificationError(f"'{name}' became a table meanwhile")
+
+
+def _purge_as_dropped(context: Context, directory: str, options: PurgeOptions) -> PurgeResult:
+    """Give the directory the row of a dropped table, unless a row leads to it, and purge that.
+
+    Raises:
+        ConcurrentModificationError: a row came to lead to it.
+    """
+    manifest: Manifest = require_manifest(context, to_do="removing a directory with versions")
+    marker = moves.drop(None, new_nonce(), at=context.clock.now(), ttl=timedelta(0), version=0)
+    entry = Entry(directory.partition("_")[2], ObjectType.TABLE, directory).dropped(marker)
+
+    def plan(snapshot: Snapshot) -> tuple[Change, None]:
+        if snapshot.at_location([directory]):
+            raise ConcurrentModificationError(f"'{directory}' became a table meanwhile")
+        return Change(added=(entry,)), None
+
+    transact(manifest, plan)
+    return purge_row(context, manifest, entry, options)
+
+
+def _sum_up(results: list[PurgeResult]) -> PurgeResult:
+    failed = [each for each in results if each.error is not None]
+    return failed[0] if failed else sum_up(results)

@@ -1,0 +1,170 @@
+"""Delete the files of versions that go, in tasks: first the manifests of those versions, then the files.
+
+So no version that is listed ever misses a file. Whoever stops in between leaves files that no version
+names; the next cleanup takes them when they are seven days old, as it takes any such file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+
+from relance.errors import ConcurrentModificationError, KeyNotFoundError, TableNotFoundError
+from relance.identifiers import TableId
+from relance.lance_errors import lance_errors, open_at
+from relance.maintenance.removal.pacing import batch_size, pacer
+from relance.operations.context import Context
+from relance.operations.places import visible_table
+from relance.operations.targets import Target
+from relance.operations.version_requests import is_main
+
+Ref = tuple[str, str, int]
+"""What keeps a version: `tag` or `branch`, its name, and the version of main that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What one task deleted."""
+
+    files: int = 0
+    bytes: int = 0
+    kept: int = 0
+    """Files that a version names again that came since the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredVersions:
+    """The versions of a table that go, as they were planned."""
+
+    table_id: TableId
+    directory: str
+    planned: int
+    """The version that was the latest."""
+    head: tuple[str, str | None]
+    """The manifest of that version, and what identifies its bytes: a later table has another one."""
+    manifests: tuple[tuple[str, int], ...]
+    refs: frozenset[Ref]
+    versions: frozenset[int]
+
+    @staticmethod
+    def of(
+        context: Context,
+        target: Target,
+        manifests: tuple[tuple[str, int], ...],
+        refs: frozenset[Ref],
+        versions: frozenset[int],
+    ) -> RetiredVersions:
+        """Note what identifies the table that was opened."""
+        planned = int(target.dataset.version)
+        with target.errors():
+            rows = _rows(target.dataset, planned)
+        path = next(
+            each["path"] for each in rows if each["type"] == "manifest" and each["version"] == planned
+        )
+        found = target.found
+        key = f"{found.directory}/{path}"
+        head = (key, _identity(context, key))
+        return RetiredVersions(found.table_id, found.directory, planned, head, manifests, refs, versions)
+
+    def retire(self, context: Context) -> lance.LanceDataset:
+        """Make sure that the manifests of these versions are gone and that nothing came to name them.
+
+        Returns the table as it is now.
+
+        Raises:
+            ConcurrentModificationError: it is another table now, or a tag or a branch came since the plan.
+        """
+        self._require_same(context)
+        uri, options = context.location_of(self.directory), context.lance_options()
+        dataset = open_at(uri, options, str(self.table_id))
+        self._refuse_new_refs(context, dataset)
+        keys = [f"{self.directory}/{path}" for path, _ in self.manifests]
+        if context.storage.which_exist(keys):
+            context.storage.delete_many(keys)
+        # Again: a branch that began meanwhile at one of them reads its files. A version without a
+        # manifest cannot be tagged or branched, so nothing comes after this look.
+        self._refuse_new_refs(context, dataset)
+        return dataset
+
+    def _require_same(self, context: Context) -> None:
+        """Check that the name still leads to the table that was planned for.
+
+        Manifests of a later table in the same directory have the same names.
+        """
+        try:
+            same = visible_table(context, self.table_id).directory == self.directory
+        except TableNotFoundError:
+            same = False
+        if not same or _identity(context, self.head[0]) != self.head[1]:
+            raise ConcurrentModificationError(
+                f"table id '{self.table_id}' was dropped, renamed or cleaned by another client: plan again"
+            )
+
+    def _refuse_new_refs(self, context: Context, dataset: lance.LanceDataset) -> None:
+        with lance_errors(f"table id '{self.table_id}'", context.lance_options()):
+            now = named_by_refs(dataset)
+        new = sorted(name for _, name, version in now - self.refs if version in self.versions)
+        if new:
+            raise ConcurrentModificationError(
+                f"table id '{self.table_id}': '{new[0]}' came to name a version that was to go: plan again"
+            )
+
+    def named_since(self, context: Context, dataset: lance.LanceDataset) -> frozenset[str]:
+        """Return the files that versions name which came since the plan: one may be a restored old one."""
+        if int(dataset.version) <= self.planned:
+            return frozenset()
+        with lance_errors(f"table id '{self.table_id}'", context.lance_options()):
+            return frozenset(each["path"] for each in _rows(dataset, self.planned + 1))
+
+
+def named_by_refs(dataset: lance.LanceDataset) -> frozenset[Ref]:
+    """Return the tags and branches that name versions of main."""
+    tags = {
+        ("tag", name, int(each["version"]))
+        for name, each in dataset.tags.list().items()
+        if is_main(each.get("branch"))
+    }
+    branches = {
+        ("branch", name, int(each["parent_version"]))
+        for name, each in dataset.branches.list().items()
+        if is_main(each.get("parent_branch"))
+    }
+    return frozenset(tags | branches)
+
+
+def _rows(dataset: lance.LanceDataset, least: int) -> Iterable[dict[str, Any]]:
+    for batch in dataset.tracked_files(min_version=least):
+        yield from batch.to_pylist()
+
+
+def _identity(context: Context, key: str) -> str | None:
+    try:
+        return context.storage.head(key).e_tag
+    except KeyNotFoundError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFiles:
+    """Deletes some of the files that go. Their names are never used again, so twice does no harm."""
+
+    retired: RetiredVersions
+    files: tuple[tuple[str, int], ...]
+    rate: float | None
+    """Files per second that this task may delete."""
+    weight: float
+
+    def run(self, context: Context) -> Removed:
+        dataset = self.retired.retire(context)
+        again = self.retired.named_since(context, dataset)
+        files = [each for each in self.files if each[0] not in again]
+        size = batch_size(self.rate)
+        for start in range(0, len(files), size):
+            batch = files[start : start + size]
+            if self.rate is not None:
+                pacer(self.rate).wait(len(batch))
+            context.storage.delete_many(f"{self.retired.directory}/{path}" for path, _ in batch)
+        return Removed(len(files), sum(each[1] for each in files), len(self.files) - len(files))

@@ -1,0 +1,1 @@
+"""Jobs that change rows: delete, update."""

@@ -1,0 +1,1 @@
+"""The policy file: reading it, and errors that name line and key."""

@@ -1,0 +1,1 @@
+"""From a policy to what is done: facts, plan, run, history."""

@@ -1,0 +1,202 @@
+"""Run a plan, from its beginning or from where an earlier process was stopped.
+
+What was done is in the history, a few steps at a time, so the history is the journal as well: a step that
+is not there is done again, which changes nothing where it was done already.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from relance.errors import RelanceError
+from relance.lifecycle.states import State
+from relance.maintenance.execute import Progress, Run
+from relance.maintenance.maintain import Choice
+from relance.maintenance.work import CatalogRef, Effect, Result
+from relance.operations.context import Context
+from relance.operations.generations import state_of_name
+from relance.operations.places import table_id_of
+from relance.policy.actions import Kind
+from relance.policy.pipeline.after import seen_after
+from relance.policy.pipeline.history_rows import RunHead
+from relance.policy.pipeline.lease import Lease
+from relance.policy.pipeline.past_runs import History
+from relance.policy.pipeline.plan_file import end
+from relance.policy.pipeline.planning import RunPlan
+from relance.policy.pipeline.steps import Step, StepsJob, Subject, chunks_of, did_nothing
+from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState
+
+_CLONES_FOR_SECONDS = 600
+"""So long what is known about clones is relied on; then they are looked for again."""
+
+FOUND_DONE = "found done when the run was resumed"
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class Execution:
+    """A run under way."""
+
+    context: Context
+    catalog: CatalogRef
+    plan: RunPlan
+    choice: Choice
+    lease: Lease
+    progress: Report | None = None
+    resumed: bool = False
+    sleep: Callable[[float], None] = time.sleep
+    _records: dict[int, ActionRecord] = field(default_factory=dict)
+    _failed: dict[Subject, Kind] = field(default_factory=dict)
+
+    def run(self) -> RunRecord:
+        """Do all steps that are not in the history, and return what became of all."""
+        history, head = History(self.context), self._head()
+        if self.resumed:
+            self._records = history.actions(self.plan.run)
+        else:
+            history.add_run(head, self._record(RunState.RUNNING))
+        self._take_over_plan(history, head)
+        in_doubt = self.resumed
+        self._note([each for each in self.plan.steps if each.outcome is Outcome.PLANNED])
+        for whole in chunks_of(self.plan.steps):
+            chunk = [each for each in whole if each.number not in self._records]
+            if not chunk:
+                continue
+            self.lease.check()
+            done = self._done(chunk, in_doubt=in_doubt)
+            in_doubt = False  # the process was stopped in one chunk: it never came to the next one
+            self.lease.check()
+            history.add_actions(head, done.items())
+            self._records |= done
+            self._note(chunk)
+        return self._close(history, head)
+
+    def _head(self) -> RunHead:
+        plan = self.plan
+        return RunHead(plan.run, plan.actor, plan.policy, plan.policy_hash, self.choice.why)
+
+    def _take_over_plan(self, history: History, head: RunHead) -> None:
+        """Write what the plan itself decided: steps with nothing to do, failed and skipped ones."""
+        settled = [
+            each
+            for each in self.plan.steps
+            if each.outcome is not Outcome.PLANNED and each.number not in self._records
+        ]
+        done = {each.number: each.record for each in settled}
+        history.add_actions(head, done.items())
+        self._records |= done
+
+    def _note(self, steps: Sequence[Step]) -> None:
+        """Remember what failed, among the steps of which something is known."""
+        for each in steps:
+            known = self._records.get(each.number)
+            if known is not None and known.outcome is Outcome.FAILED:
+                self._failed.setdefault(each.subject, each.action.kind)
+
+    def _done(self, chunk: Sequence[Step], *, in_doubt: bool) -> dict[int, ActionRecord]:
+        """Do some steps of one kind, and return what became of each."""
+        done: dict[int, ActionRecord] = {}
+        wanted: dict[tuple[str, ...], Step] = {}
+        for step in chunk:
+            if step.subject in self._failed:
+                error = f"{self._failed[step.subject]} of the same table failed"
+                done[step.number] = replace(step.record, outcome=Outcome.SKIPPED, error=error)
+            else:
+                wanted[step.key] = step
+        if in_doubt and chunk[0].action.kind is Kind.PURGE:
+            self._wait_for_claims(list(wanted.values()))
+        for result, started in self._results(chunk[0].action.kind, wanted):
+            step = wanted[result.table]
+            done[step.number] = _record_of(step, result, started, in_doubt=in_doubt)
+        return done
+
+    def _results(
+        self, kind: Kind, wanted: Mapping[tuple[str, ...], Step]
+    ) -> Iterator[tuple[Result, datetime]]:
+        if not wanted:
+            return
+        token = f"{self.plan.run}-{int(self.context.clock.monotonic()) // _CLONES_FOR_SECONDS}"
+        job = StepsJob(kind.value, wanted, self.plan.run if kind is Kind.PURGE else token)
+        run = Run(job, self.catalog, self.choice.near, self.choice.far, progress=self.progress)
+        for result in run.results(list(wanted)):
+            yield result, self.context.clock.now() - result.duration
+
+    def _wait_for_claims(self, steps: Sequence[Step]) -> None:
+        """Wait until the claims of the process that was stopped are over: only then others may purge."""
+        for step in steps:
+            while (left := self._claimed_for(step)) > timedelta(0):
+                self.lease.check()
+                self.sleep(min(left.total_seconds(), 10.0) + 0.1)
+
+    def _claimed_for(self, step: Step) -> timedelta:
+        state = state_of_name(self.context, table_id_of(self.context, step.action.table))
+        for each in state.dropped:
+            marker = each.marker
+            if marker.deletion_id != step.action.settings.get("deletion_id") or marker.lease_until is None:
+                continue
+            if marker.state is State.PURGING and not marker.token.startswith(self.plan.run):
+                timing = self.context.timing
+                over = marker.lease_until + timing.clock_skew + timing.request_age
+                return over - self.context.clock.now()
+        return timedelta(0)
+
+    def _close(self, history: History, head: RunHead) -> RunRecord:
+        failed = sum(each.outcome is Outcome.FAILED for each in self._records.values())
+        changes, after = seen_after(self.context, self.catalog, self.choice.near, self.plan, self._records)
+        told = [f"{failed} of {len(self._records)} actions failed"] if failed else []
+        message = "; ".join([*told, *filter(None, [self.plan.message])])
+        record = replace(
+            self._record(RunState.FAILED if failed else RunState.DONE),
+            ended_at=self.context.clock.now(),
+            after=after,
+            changes=changes,
+            message=message,
+        )
+        history.add_run(head, record)
+        end(self.context, self.plan.run, now=self.context.clock.now())
+        history.keep_small()
+        return record
+
+    def _record(self, state: RunState) -> RunRecord:
+        ordered = tuple(self._records[number] for number in sorted(self._records))
+        return replace(self.plan.record, state=state, engine=self.choice.why, actions=ordered, ended_at=None)
+
+
+def _record_of(step: Step, result: Result, started: datetime, *, in_doubt: bool) -> ActionRecord:
+    record = ActionRecord(
+        step.action,
+        Outcome.DONE,
+        planned=step.planned,
+        effect=result.effect,
+        started_at=started,
+        duration=result.duration,
+    )
+    if result.error is not None:
+        return replace(record, outcome=Outcome.FAILED, error=_told(result.error))
+    if not did_nothing(step.action.kind, result.effect):
+        return record
+    if in_doubt:
+        # Planned, and nothing is left to do: the process that was stopped did it, and could not say so.
+        effect = replace(result.effect or Effect(), note=FOUND_DONE)
+        return replace(record, effect=effect)
+    return replace(record, outcome=Outcome.NOTHING)
+
+
+def _told(error: RelanceError) -> str:
+    return str(error)
+
+
+def moved_tables(catalog: CatalogRef, choice: Choice, plan: RunPlan) -> list[tuple[tuple[str, ...], str]]:
+    """Return the tables that moved since they were planned for, in a way that matters, and how."""
+    moved: dict[tuple[str, ...], str] = {}
+    for chunk in chunks_of(plan.steps):
+        job = StepsJob("look for changes", {each.key: each for each in chunk}, plan.run, look_only=True)
+        run = Run(job, catalog, choice.near, choice.far)
+        for result in run.results(list(job.steps)):
+            if result.error is not None:
+                moved.setdefault(job.steps[result.table].action.table, result.error.detail)
+    return sorted(moved.items())

@@ -1,0 +1,128 @@
+"""Did a table move since it was planned, in a way that matters?
+
+What matters: the table was dropped, renamed or replaced by another one; and for a delete of rows also that
+the rows it was planned over were changed. Rows that were added, compaction, indexes and settings are fine:
+the predicate of the plan is a fixed one, and holds for new rows as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import lance
+
+from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
+from relance.lance_errors import lance_errors, transaction_at
+from relance.maintenance.rows.row_changes import pieces_of
+from relance.operations.context import Context
+from relance.operations.datasets import open_dataset
+from relance.operations.generations import state_of_name
+from relance.operations.places import table_id_of, visible_table
+from relance.policy.actions import Action, Kind
+
+MOST_VERSIONS = 500
+"""So many versions that came since the plan are looked at; with more it counts as moved."""
+
+_HARMLESS = (
+    lance.LanceOperation.Append,
+    lance.LanceOperation.Delete,
+    lance.LanceOperation.Rewrite,
+    lance.LanceOperation.CreateIndex,
+    lance.LanceOperation.UpdateConfig,
+)
+"""After these a row has the values that it had, or is gone."""
+
+
+class MovedError(InvalidTableStateError):
+    """The table is not what was planned for: nothing was done to it. Plan again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A table as it was planned for."""
+
+    directory: str = ""
+    version: int | None = None
+
+
+def check_unmoved(context: Context, action: Action, seen: Seen) -> None:
+    """Check that an action still means what it meant when it was planned.
+
+    Raises:
+        MovedError: it does not.
+    """
+    if not action.table:
+        return
+    if action.kind is Kind.PURGE:
+        _check_dropped(context, action, seen)
+        return
+    what = f"table id '{'$'.join(action.table)}'"
+    try:
+        found = visible_table(context, table_id_of(context, action.table))
+    except TableNotFoundError as cause:
+        raise MovedError(f"{cause.detail}; it was there when this was planned: plan again") from cause
+    if found.directory != seen.directory:
+        raise MovedError(f"{what} is another table than the one that was planned for: plan again")
+    if seen.version is None or action.kind in (Kind.PROTECT, Kind.DROP_TTL):
+        return
+    dataset = open_dataset(context, found)
+    if int(dataset.version) < seen.version:
+        raise MovedError(
+            f"{what} is at version {dataset.version}, and was at {seen.version} when this was planned: "
+            "it was created anew; plan again"
+        )
+    if action.kind is Kind.DELETE_ROWS:
+        with lance_errors(what, context.lance_options()):
+            _check_rows(what, dataset, seen.version)
+
+
+def _check_dropped(context: Context, action: Action, seen: Seen) -> None:
+    """Check that the generation was not brought back; one that is gone already needs no purge."""
+    if not is_gone(context, action):
+        return
+    state = state_of_name(context, table_id_of(context, action.table))
+    marker = None if state.at_home is None or state.at_home.marker is None else state.at_home.marker.marker
+    rows = [] if context.manifest is None else context.manifest.latest().at_location([seen.directory])
+    back = any(each.is_visible and each.location == seen.directory for each in rows)
+    if back or (marker is not None and marker.undid == action.settings["deletion_id"]):
+        name = "$".join(action.table)
+        raise MovedError(f"table id '{name}' was brought back since this was planned: plan again")
+
+
+def _check_rows(what: str, dataset: lance.LanceDataset, planned: int) -> None:
+    latest = int(dataset.version)
+    if latest - planned > MOST_VERSIONS:
+        more = f"{latest - planned} versions more than when this was planned"
+        raise MovedError(f"{what} has {more}, too many to look at: plan again")
+    for version in range(planned + 1, latest + 1):
+        operation = _operation(dataset, version)
+        if not isinstance(operation, _HARMLESS) and not _same_rows(dataset, version):
+            name = "an unknown change" if operation is None else type(operation).__name__
+            raise MovedError(
+                f"{what} was changed since this was planned (version {version}: {name}), "
+                "so that other rows may match now: plan again"
+            )
+
+
+def _same_rows(dataset: lance.LanceDataset, version: int) -> bool:
+    """Tell whether a version has the fragments of the one before it: some changes pylance does not name."""
+    try:
+        before, after = (dataset.checkout_version(each) for each in (version - 1, version))
+        return pieces_of(before) == pieces_of(after) and before.schema == after.schema
+    except (OSError, ValueError):
+        return False  # cleaned up meanwhile: nobody can tell
+
+
+def _operation(dataset: lance.LanceDataset, version: int) -> object | None:
+    try:
+        transaction = transaction_at(dataset, version)
+    except (OSError, ValueError, RelanceError):
+        return None  # cleaned up meanwhile: nobody can tell
+    return None if transaction is None else transaction.operation
+
+
+def is_gone(context: Context, action: Action) -> bool:
+    """Tell whether the generation that a purge is for is not there any more."""
+    deletion = action.settings.get("deletion_id")
+    state = state_of_name(context, table_id_of(context, action.table))
+    return all(each.marker.deletion_id != deletion for each in state.dropped)

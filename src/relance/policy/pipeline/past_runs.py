@@ -1,0 +1,209 @@
+"""What runs did, kept in the lake as a Lance table: one row for each action, and rows for each run.
+
+A run has a row when it begins and one when it ends; the last counts. Actions are written many at a time,
+so that a run makes few versions, and old versions go when a run ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import lance
+import pyarrow as pa
+
+from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
+from relance.identifiers import DELIMITER
+from relance.lance_errors import lance_errors, open_at
+from relance.locations import POLICY_DIRECTORY
+from relance.maintenance.runner import open_catalog
+from relance.maintenance.work import CatalogRef
+from relance.namespace import DirectoryNamespace
+from relance.operations.context import Context
+from relance.policy.actions import Kind
+from relance.policy.pipeline.history_rows import (
+    FORMAT,
+    SCHEMA,
+    HistoryEntry,
+    RunEntry,
+    RunHead,
+    action_row,
+    head_of,
+    past_run,
+    record_of,
+    run_entry,
+    run_row,
+)
+from relance.policy.records import ActionRecord, Outcome, RunRecord
+
+HISTORY_DIRECTORY = f"{POLICY_DIRECTORY}/history"
+
+_WHAT = "the history of policy runs"
+_MANY_FRAGMENTS = 32
+_OLD_VERSIONS = timedelta(hours=1)
+"""Long enough for whoever is reading one."""
+
+
+class History:
+    """The table, for reading and, while the lease is held, for writing."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._uri = context.location_of(HISTORY_DIRECTORY)
+        self._options = context.lance_options()
+
+    def add_actions(self, head: RunHead, records: Iterable[tuple[int, ActionRecord]]) -> None:
+        """Append what became of some actions, with their numbers, in one commit."""
+        now = self._context.clock.now()
+        self._append([action_row(head, number, record, now) for number, record in records])
+
+    def add_run(self, head: RunHead, record: RunRecord) -> None:
+        """Append that a run began, or ended."""
+        self._append([run_row(head, record, self._context.clock.now())])
+
+    def actions(self, run: str) -> dict[int, ActionRecord]:
+        """Return what is written of the actions of a run, by number."""
+        rows = self._rows(f"run = '{_quoted(run)}' AND number IS NOT NULL")
+        return {row["number"]: record_of(row) for row in rows}
+
+    def runs(self, *, since: datetime | None = None, run: str | None = None) -> list[RunEntry]:
+        """Return the runs, newest first."""
+        where = ["number IS NULL"]
+        where += [] if since is None else [f"started_at >= {_moment(since)}"]
+        where += [] if run is None else [f"run = '{_quoted(run)}'"]
+        columns = [each for each in SCHEMA.names if each != "detail"]
+        rows = sorted(self._rows(" AND ".join(where), columns), key=lambda row: row["at"])
+        newest = {row["run"]: row for row in rows}
+        found = [run_entry(row) for row in newest.values()]
+        return sorted(found, key=lambda each: (each.started_at, each.head.run), reverse=True)
+
+    def entries(
+        self,
+        *,
+        since: datetime | None = None,
+        table: Sequence[str] | None = None,
+        kind: Kind | None = None,
+        failed: bool = False,
+        run: str | None = None,
+        limit: int | None = None,
+    ) -> list[HistoryEntry]:
+        """Return actions, newest first: those to which all that is given applies."""
+        where = ["number IS NOT NULL"]
+        where += [] if since is None else [f"at >= {_moment(since)}"]
+        where += [] if table is None else [f"`table` = '{_quoted(DELIMITER.join(table))}'"]
+        where += [] if kind is None else [f"kind = '{kind.value}'"]
+        where += [f"outcome = '{Outcome.FAILED.value}'"] if failed else []
+        where += [] if run is None else [f"run = '{_quoted(run)}'"]
+        rows = {(row["run"], row["number"]): row for row in self._rows(" AND ".join(where))}
+        found = [
+            HistoryEntry(head_of(row), row["number"], row["at"].astimezone(UTC), record_of(row))
+            for row in rows.values()
+        ]
+        found.sort(key=lambda each: (each.at, each.head.run, each.number), reverse=True)
+        return found if limit is None else found[:limit]
+
+    def record(self, run: str, *, root: str) -> RunRecord | None:
+        """Return a run as its report shows it; None when nothing is known of it."""
+        rows = sorted(self._rows(f"run = '{_quoted(run)}' AND number IS NULL"), key=lambda row: row["at"])
+        if not rows:
+            return None
+        return past_run(rows[-1], self.actions(run), root=root)
+
+    def keep_small(self) -> None:
+        """Merge small files and let old versions go; only while the lease is held."""
+        dataset = self._open()
+        if dataset is None:
+            return
+        with lance_errors(_WHAT, self._options):
+            if len(dataset.get_fragments()) >= _MANY_FRAGMENTS:
+                dataset.optimize.compact_files()
+            dataset.cleanup_old_versions(older_than=_OLD_VERSIONS)
+
+    def _append(self, rows: list[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        data = pa.Table.from_pylist([{**dict.fromkeys(SCHEMA.names), **row} for row in rows], SCHEMA)
+        if self._open() is None:
+            try:
+                self._write(data, "create")
+                return
+            except RelanceError:
+                if self._open() is None:
+                    raise
+                # A run that was refused needs no lease, and was faster.
+        self._write(data, "append")
+
+    def _write(self, data: pa.Table, mode: str) -> None:
+        with lance_errors(_WHAT, self._options):
+            lance.write_dataset(data, self._uri, mode=mode, storage_options=dict(self._options) or None)
+
+    def _rows(self, where: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
+        dataset = self._open()
+        if dataset is None:
+            return []
+        with lance_errors(_WHAT, self._options):
+            rows: list[dict[str, Any]] = dataset.to_table(columns=columns, filter=where).to_pylist()
+        return rows
+
+    def _open(self) -> lance.LanceDataset | None:
+        try:
+            dataset = open_at(self._uri, self._options, HISTORY_DIRECTORY)
+        except TableNotFoundError:
+            return None
+        found = {_text(key): _text(value) for key, value in (dataset.schema.metadata or {}).items()}
+        if found.get("relance.history") != FORMAT:
+            raise InvalidTableStateError(f"{_WHAT} in '{HISTORY_DIRECTORY}' is of another release")
+        return dataset
+
+
+def history_of(catalog: DirectoryNamespace | CatalogRef) -> History:
+    """Return the history of a catalog's lake."""
+    reference = catalog if isinstance(catalog, CatalogRef) else CatalogRef(catalog.properties)
+    return History(open_catalog(reference))
+
+
+def history(
+    catalog: DirectoryNamespace | CatalogRef,
+    *,
+    since: datetime | None = None,
+    table: Sequence[str] | None = None,
+    kind: Kind | None = None,
+    failed: bool = False,
+    run: str | None = None,
+    limit: int | None = None,
+) -> list[HistoryEntry]:
+    """Return what runs did to a lake, newest first: the actions to which all that is given applies."""
+    return history_of(catalog).entries(
+        since=since, table=table, kind=kind, failed=failed, run=run, limit=limit
+    )
+
+
+def runs(catalog: DirectoryNamespace | CatalogRef, *, since: datetime | None = None) -> list[RunEntry]:
+    """Return the runs of policies over a lake, newest first."""
+    return history_of(catalog).runs(since=since)
+
+
+def run_record(catalog: DirectoryNamespace | CatalogRef, run: str | None = None) -> RunRecord | None:
+    """Return a run of the past as its report shows it, the newest when none is named; None without one."""
+    reference = catalog if isinstance(catalog, CatalogRef) else CatalogRef(catalog.properties)
+    context = open_catalog(reference)
+    kept = History(context)
+    if run is None:
+        known = kept.runs()
+        if not known:
+            return None
+        run = known[0].head.run
+    return kept.record(run, root=context.root.uri)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
+
+
+def _moment(moment: datetime) -> str:
+    return f"timestamp '{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

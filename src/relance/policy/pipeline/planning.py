@@ -1,0 +1,287 @@
+"""Plan a run of a policy: facts, actions, a dry run of each. Running it is in execution, files in plan_file.
+
+An action whose dry run finds nothing to do is not part of the run that follows. So the run does what the
+plan shows, no less and no more; only the figures of actions that follow others on the same table differ.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from relance.maintenance.execute import Progress, Run
+from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
+from relance.maintenance.runner import Runner, open_catalog
+from relance.maintenance.work import CatalogRef, Result
+from relance.namespace import DirectoryNamespace
+from relance.operations.places import table_id_of
+from relance.policy.actions import Action, Kind
+from relance.policy.codec import digest
+from relance.policy.evaluate import Decision, decisions, evaluate_root
+from relance.policy.facts import TableFacts, TableState
+from relance.policy.model import Policy
+from relance.policy.pipeline.gather import added, gather
+from relance.policy.pipeline.moved import Seen
+from relance.policy.pipeline.steps import TOGETHER, Step, StepsJob, earlier_kinds, finds_nothing, in_order
+from relance.policy.records import Outcome, RunRecord, RunState, TableChange, Totals
+
+DELETING = (Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS)
+"""Kinds whose bytes are gone for good."""
+
+_SHOWN = 5
+"""Tables that a message names."""
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run will do."""
+
+    run: str
+    root: str
+    policy: str
+    policy_hash: str
+    actor: str
+    made_at: datetime
+    state: RunState
+    engine: str
+    before: Totals
+    steps: tuple[Step, ...]
+    tables: tuple[TableFacts, ...]
+    """Only tables with an action, and all that are dropped; without their columns."""
+    ended_at: datetime | None = None
+    message: str = ""
+
+    @property
+    def record(self) -> RunRecord:
+        """The plan as reports show it."""
+        return RunRecord(
+            run=self.run,
+            root=self.root,
+            policy=self.policy,
+            actor=self.actor,
+            state=self.state,
+            engine=self.engine,
+            started_at=self.made_at,
+            ended_at=self.ended_at,
+            before=self.before,
+            after=None,
+            actions=tuple(each.record for each in self.steps),
+            changes=tuple(TableChange(each) for each in self.tables),
+            message=self.message,
+        )
+
+
+def plan(
+    catalog: DirectoryNamespace | CatalogRef,
+    policy: Policy,
+    *,
+    only: Sequence[Sequence[str]] | None = None,
+    kinds: Iterable[Kind] | None = None,
+    engine: Engine | str = Engine.AUTO,
+    spark: Runner | None = None,
+    actor: str | None = None,
+    progress: Report | None = None,
+) -> RunPlan:
+    """Return what a run of the policy would do now: a dry run of every action. Nothing is changed.
+
+    `only` names tables: all others, and the root as a whole, are left alone; `kinds` chooses among what
+    the policy asks for. A plan over the policy's limits has the state `refused` and cannot be run.
+
+    Raises:
+        InvalidInputError: an id or the engine cannot be used.
+    """
+    reference = ref_of(catalog)
+    context = open_catalog(reference)
+    chosen = None if only is None else {tuple(table_id_of(context, each).parts) for each in only}
+    now = context.clock.now()
+    gathering = _Gathering(policy, now, None if kinds is None else frozenset(kinds))
+    choice = choose(parse_engine(engine), spark, tables=_about(chosen))
+    for each in gather(
+        reference, choice.near, only=None if chosen is None else chosen.__contains__, progress=progress
+    ):
+        gathering.add(each.facts, each.directory)
+    if chosen is None:
+        gathering.take(evaluate_root(policy, now), Seen())
+    run = new_run(now)
+    steps = _dry_runs(reference, choice, run, in_order(gathering.actions), progress)
+    steps += tuple(
+        _refused(number, *each)
+        for number, each in enumerate(sorted(gathering.refused, key=_by_table), len(steps))
+    )
+    over = _why_over(policy, steps)
+    return RunPlan(
+        run=run,
+        root=context.root.uri,
+        policy=policy.file,
+        policy_hash=policy_hash(policy),
+        actor=actor or this_actor(),
+        made_at=now,
+        state=RunState.PLANNED if over is None else RunState.REFUSED,
+        engine=choice.why,
+        before=gathering.totals,
+        steps=steps,
+        tables=tuple(sorted(gathering.tables, key=lambda each: (each.table, each.deletion_id or ""))),
+        ended_at=context.clock.now(),
+        message=over or gathering.message,
+    )
+
+
+def _about(chosen: set[tuple[str, ...]] | None) -> int:
+    """Return about how many tables there are; how many in all is known only when they are listed."""
+    return 1_000_000 if chosen is None else len(chosen)
+
+
+class _Gathering:
+    """Takes facts as they come, and keeps what actions need."""
+
+    def __init__(self, policy: Policy, now: datetime, kinds: frozenset[Kind] | None) -> None:
+        self._policy = policy
+        self._now = now
+        self._kinds = kinds
+        self.totals = Totals()
+        self.actions: list[tuple[Action, Seen]] = []
+        self.refused: list[tuple[tuple[str, ...], Decision]] = []
+        self.tables: list[TableFacts] = []
+        self._unreadable: list[str] = []
+
+    def add(self, facts: TableFacts, directory: str) -> None:
+        self.totals = added(self.totals, facts)
+        if facts.error is not None:
+            self._unreadable.append(".".join(facts.table))
+        decided = decisions(self._policy, facts, self._now)
+        actions = [each.action for each in decided if each.action is not None]
+        wanted = self.take(actions, Seen(directory, facts.version))
+        refused = [each for each in decided if each.refused and self._wants(each.kind)]
+        self.refused += [(facts.table, each) for each in refused]
+        if wanted or refused or facts.state is TableState.DROPPED:
+            self.tables.append(replace(facts, columns=()))
+
+    def take(self, actions: Iterable[Action], seen: Seen) -> bool:
+        chosen = [each for each in actions if self._wants(each.kind)]
+        self.actions += [(each, seen) for each in chosen]
+        return bool(chosen)
+
+    def _wants(self, kind: Kind) -> bool:
+        return self._kinds is None or kind in self._kinds
+
+    @property
+    def message(self) -> str:
+        """Tell which tables cannot be read."""
+        names = sorted(self._unreadable)
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return f"{len(names)} tables cannot be read: {', '.join(names[:_SHOWN])}{more}" if names else ""
+
+
+def _by_table(refused: tuple[tuple[str, ...], Decision]) -> tuple[tuple[str, ...], Kind]:
+    return refused[0], refused[1].kind
+
+
+def _refused(number: int, table: tuple[str, ...], decision: Decision) -> Step:
+    """Return the step for what a rule asks for and that cannot be done: it fails, and somebody looks."""
+    action = Action(decision.kind, table, decision.rule or "", decision.why)
+    return Step(number, action, Outcome.FAILED, error=decision.why)
+
+
+def _dry_runs(
+    catalog: CatalogRef, choice: Choice, run: str, steps: Sequence[Step], progress: Report | None
+) -> tuple[Step, ...]:
+    done: list[Step] = []
+    for start in range(0, len(steps), TOGETHER):
+        chunk = {each.key: each for each in steps[start : start + TOGETHER]}
+        # A token of its own: what a dry run found out about clones is not what the run may rely on.
+        job = StepsJob("dry run", chunk, f"{run}-plan", check=False)
+        found = Run(
+            job,
+            catalog,
+            choice.near,
+            choice.far,
+            dry_run=True,
+            progress=_shifted(progress, start, len(steps)),
+        )
+        done += [_seen_by(chunk[each.table], each) for each in found.results(list(chunk))]
+    return _related(sorted(done, key=lambda each: each.number))
+
+
+def _shifted(progress: Report | None, start: int, total: int) -> Report | None:
+    """Return what shows the progress of a part as that of the whole."""
+    if progress is None:
+        return None
+    return lambda seen: progress(replace(seen, done=seen.done + start, total=total))
+
+
+def _seen_by(step: Step, result: Result) -> Step:
+    if result.error is not None:
+        return replace(step, outcome=Outcome.FAILED, error=result.error.detail)
+    if finds_nothing(step.action.kind, result.planned):
+        return replace(step, outcome=Outcome.NOTHING, planned=result.planned)
+    return replace(step, planned=result.planned)
+
+
+def _related(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Say which steps follow from others, and leave out what comes after one that failed."""
+    planned: dict[tuple[str, ...], list[Kind]] = {}
+    failed: dict[object, Kind] = {}
+    related: list[Step] = []
+    for step in steps:
+        if step.outcome is Outcome.PLANNED and step.subject in failed:
+            step = after_failure(step, failed[step.subject])
+        elif step.outcome is Outcome.FAILED:
+            failed.setdefault(step.subject, step.action.kind)
+        elif step.outcome is Outcome.PLANNED:
+            step = _following(step, earlier_kinds(step, planned))
+            planned.setdefault(step.action.table, []).append(step.action.kind)
+        related.append(step)
+    return tuple(related)
+
+
+def after_failure(step: Step, failed: Kind) -> Step:
+    """Return a step that is not done because an earlier one of its table failed."""
+    return replace(step, outcome=Outcome.SKIPPED, error=f"{failed} of the same table failed")
+
+
+def _following(step: Step, kinds: tuple[Kind, ...]) -> Step:
+    if not kinds or step.planned is None:
+        return step
+    note = f"before {', '.join(kinds)}; these change the figures"
+    joined = f"{step.planned.note}; {note}" if step.planned.note else note
+    return replace(step, follows=kinds, planned=replace(step.planned, note=joined))
+
+
+def _why_over(policy: Policy, steps: Sequence[Step]) -> str | None:
+    todo = [(each, each.planned) for each in steps if each.outcome is Outcome.PLANNED and each.planned]
+    return policy.limits.why_exceeded(
+        tables=len({each.action.table for each, _ in todo if each.action.table}),
+        bytes_deleted=sum(found.bytes for each, found in todo if each.action.kind in DELETING),
+        rows_deleted=sum(found.rows for each, found in todo if each.action.kind is Kind.DELETE_ROWS),
+    )
+
+
+def ref_of(catalog: DirectoryNamespace | CatalogRef) -> CatalogRef:
+    """Return how tasks open the catalog."""
+    return catalog if isinstance(catalog, CatalogRef) else CatalogRef(catalog.properties)
+
+
+def new_run(now: datetime) -> str:
+    """Return the name of a run: by their names runs are in order."""
+    return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def policy_hash(policy: Policy) -> str:
+    """Return what tells what a policy says from what others say, whatever the file looks like."""
+    return digest(repr((policy.rules, policy.limits)))
+
+
+def this_actor() -> str:
+    """Return user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may know no name for the user
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

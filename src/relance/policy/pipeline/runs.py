@@ -1,0 +1,163 @@
+"""The pipeline as callers use it: run a policy, run a plan, resume a run. One run per lake at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
+from relance.maintenance.runner import Runner, open_catalog
+from relance.maintenance.work import CatalogRef
+from relance.namespace import DirectoryNamespace
+from relance.operations.context import Context
+from relance.policy.actions import Kind
+from relance.policy.model import Policy
+from relance.policy.pipeline.execution import Execution, moved_tables
+from relance.policy.pipeline.history_rows import RunHead
+from relance.policy.pipeline.lease import Holder, held, holder_of
+from relance.policy.pipeline.past_runs import History
+from relance.policy.pipeline.plan_file import begin, begun, end, require_root
+from relance.policy.pipeline.planning import Report, RunPlan, new_run, plan, ref_of, this_actor
+from relance.policy.records import Outcome, RunRecord, RunState
+
+_SHOWN = 5
+"""Tables that a refusal names."""
+
+
+def run_policy(
+    catalog: DirectoryNamespace | CatalogRef,
+    policy: Policy,
+    *,
+    only: Sequence[Sequence[str]] | None = None,
+    kinds: Iterable[Kind] | None = None,
+    engine: Engine | str = Engine.AUTO,
+    spark: Runner | None = None,
+    actor: str | None = None,
+    wait: timedelta | None = None,
+    progress: Report | None = None,
+) -> RunRecord:
+    """Do what a policy asks for now, and return what became of it; the history keeps it.
+
+    `only` names tables, `kinds` chooses kinds of actions. Another run of this lake is waited for as long
+    as `wait` says. A table that fails does not stop the others. Over a limit of the policy nothing is done.
+
+    Raises:
+        LeaseHeldError: another run is under way; the text says whose.
+        InvalidInputError: an id or the engine cannot be used.
+        UnsupportedOperationError: the store does not honour conditional writes.
+    """
+    reference = ref_of(catalog)
+    context = open_catalog(reference)
+    who = actor or this_actor()
+    with held(context, new_run(context.clock.now()), who, wait=wait) as lease:
+        made = plan(
+            reference,
+            policy,
+            only=only,
+            kinds=kinds,
+            engine=engine,
+            spark=spark,
+            actor=who,
+            progress=progress,
+        )
+        lease.check()
+        if made.state is RunState.REFUSED:
+            return _refuse(context, made, made.message)
+        begin(context, made)
+        choice = _choice(made, engine, spark)
+        return Execution(context, reference, made, choice, lease, progress).run()
+
+
+def run(
+    catalog: DirectoryNamespace | CatalogRef,
+    made: RunPlan,
+    *,
+    engine: Engine | str = Engine.AUTO,
+    spark: Runner | None = None,
+    actor: str | None = None,
+    wait: timedelta | None = None,
+    progress: Report | None = None,
+) -> RunRecord:
+    """Do exactly what a plan says, which may have been saved; a plan can be run once.
+
+    The run is that of who runs it, not of who made the plan: `actor`, or user@host. If a table moved since
+    in a way that matters, nothing is done and the record says why: the table was dropped, renamed or
+    replaced, or rows that a delete is planned over were changed.
+
+    Raises:
+        LeaseHeldError: another run is under way; the text says whose.
+        InvalidInputError: the plan is for another lake, or a run of it has begun already.
+        UnsupportedOperationError: the store does not honour conditional writes.
+    """
+    reference = ref_of(catalog)
+    context = open_catalog(reference)
+    require_root(made, context.root.uri)
+    made = replace(made, actor=actor or this_actor())
+    if made.state is RunState.REFUSED:
+        return _refuse(context, made, made.message)
+    with held(context, made.run, made.actor, wait=wait) as lease:
+        choice = _choice(made, engine, spark)
+        if moved := moved_tables(reference, choice, made):
+            return _refuse(context, made, _told(moved))
+        begin(context, made)
+        return Execution(context, reference, made, choice, lease, progress).run()
+
+
+def resume(
+    catalog: DirectoryNamespace | CatalogRef,
+    name: str | None = None,
+    *,
+    engine: Engine | str = Engine.AUTO,
+    spark: Runner | None = None,
+    actor: str | None = None,
+    wait: timedelta | None = None,
+    progress: Report | None = None,
+) -> RunRecord:
+    """Bring a run to its end whose process was stopped: the one that is named, or the newest such.
+
+    What it had done stays done, and the end is the same as if it had never been stopped. The history names
+    both who began it and who resumed it: `actor`, or user@host.
+
+    Raises:
+        TransactionNotFoundError: there is no such run.
+        LeaseHeldError: another run is under way, perhaps this very one.
+    """
+    reference = ref_of(catalog)
+    context = open_catalog(reference)
+    made, who = begun(context, name), actor or this_actor()
+    with held(context, made.run, who, wait=wait) as lease:
+        made = begun(context, made.run)  # it may have ended while it was waited for
+        if who != made.actor:
+            made = replace(made, actor=f"{made.actor}, resumed by {who}")
+        kept = History(context).record(made.run, root=context.root.uri)
+        if kept is not None and kept.state is not RunState.RUNNING:
+            end(context, made.run, now=context.clock.now())  # stopped just before this
+            return kept
+        choice = _choice(made, engine, spark)
+        return Execution(context, reference, made, choice, lease, progress, resumed=True).run()
+
+
+def who_runs(catalog: DirectoryNamespace | CatalogRef) -> Holder | None:
+    """Return who runs a policy over a lake now; None when nobody does."""
+    return holder_of(open_catalog(ref_of(catalog)))
+
+
+def _choice(made: RunPlan, engine: Engine | str, spark: Runner | None) -> Choice:
+    tables = {each.action.table for each in made.steps if each.outcome is Outcome.PLANNED}
+    return choose(parse_engine(engine), spark, tables=len(tables))
+
+
+def _refuse(context: Context, made: RunPlan, why: str) -> RunRecord:
+    """Return the record of a run that did nothing, and keep it in the history."""
+    now = context.clock.now()
+    record = replace(made.record, state=RunState.REFUSED, message=why, ended_at=now)
+    head = RunHead(made.run, made.actor, made.policy, made.policy_hash, made.engine)
+    History(context).add_run(head, record)
+    return record
+
+
+def _told(moved: Sequence[tuple[tuple[str, ...], str]]) -> str:
+    shown = "; ".join(why for _, why in moved[:_SHOWN])
+    more = f"; and {len(moved) - _SHOWN} more" if len(moved) > _SHOWN else ""
+    return f"{len(moved)} tables moved since the plan, nothing was done: {shown}{more}"
