@@ -9,7 +9,7 @@ from relance.maintenance.layout.compaction import Compact
 from relance.maintenance.layout.index_refresh import RefreshIndexes
 from relance.maintenance.layout.manifest_upkeep import MaintainManifest
 from relance.maintenance.maintain import Engine, maintain, start
-from relance.maintenance.merge_rows import merge
+from relance.maintenance.merging.merge_rows import merge
 from relance.maintenance.merging.merges import MergeResult
 from relance.maintenance.progress import Display
 from relance.maintenance.removal.expired_drops import PurgeDropped

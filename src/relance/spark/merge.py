@@ -20,10 +20,10 @@ from pyspark.storagelevel import StorageLevel
 from relance.errors import InternalError, InvalidInputError
 from relance.identifiers import format_id
 from relance.maintenance.maintain import Engine, parse_engine
-from relance.maintenance.merge_rows import parse_keys
 from relance.maintenance.merging.merge_commit import Work
 from relance.maintenance.merging.merge_here import HereEngine
 from relance.maintenance.merging.merge_plan import Clauses, MergePlan, MergeRequest, parse_clauses, plan_merge
+from relance.maintenance.merging.merge_rows import parse_keys
 from relance.maintenance.merging.merges import Counts, MergeEngine, MergeResult, run_merge
 from relance.operations.context import shared_context
 from relance.spark.errors import typed_errors
