@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from relance.amounts import count, in_bytes
+from relance.amounts import count, in_bytes, plural
 
 if TYPE_CHECKING:
     from relance.namespace import DirectoryNamespace
@@ -40,7 +40,7 @@ class Size:
 
     @property
     def summary(self) -> str:
-        return "unreadable" if self.error else f"{count(self.rows)} rows, {in_bytes(self.bytes)}"
+        return "unreadable" if self.error else f"{plural(self.rows or 0, 'row')}, {in_bytes(self.bytes)}"
 
 
 def sizes_of(catalog: DirectoryNamespace, tables: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Size]:

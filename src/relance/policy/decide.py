@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from functools import singledispatch
 from math import ceil
 
+from relance.amounts import plural
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.lifecycle.retention import Timing
@@ -137,12 +138,12 @@ def _compact(part: Compaction, facts: TableFacts, asked: Asked) -> Verdict:
     if ratio > part.deletion_threshold:
         return Verdict(f"{deleted}, more than {part.deletion_threshold:.1%}", settings)
     if fragments < part.min_fragments:
-        return Verdict(f"{fragments} fragments, fewer than {part.min_fragments}, and {deleted}")
+        return Verdict(f"{plural(fragments, 'fragment')}, fewer than {part.min_fragments}, and {deleted}")
     enough = _fewest(part, facts)
     if enough is not None and fragments <= enough:
-        return Verdict(f"{fragments} fragments, as few as its rows need, and {deleted}")
+        return Verdict(f"{plural(fragments, 'fragment')}, as few as its rows need, and {deleted}")
     needed = "" if enough is None else f" where {enough:,} would do"
-    return Verdict(f"{fragments:,} fragments{needed}, and {deleted}", settings)
+    return Verdict(f"{plural(fragments, 'fragment')}{needed}, and {deleted}", settings)
 
 
 def _fewest(part: Compaction, facts: TableFacts) -> int | None:
