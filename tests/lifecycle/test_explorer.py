@@ -79,6 +79,7 @@ CASES: tuple[Case, ...] = (
     Case("declare over dropped, undrop", [[declares()], [undrops()]], ONE_FAULT, DROPPED),
     Case("create over declared, drop", [[creates("b")], [drops()]], ONE_FAULT, DECLARED),
     Case("overwrite, drop", [[overwrites("b")], [drops()]], CRASH + LOST, LIVE),
+    Case("overwrite of nothing, drop", [[overwrites("b")], [drops()]], (*CRASH, *LOST)),
     Case("overwrite, overwrite", [[overwrites("b")], [overwrites("c")]], NO_FAULT, LIVE),
     Case(
         "an overwrite that began before a drop, a purge and a create",

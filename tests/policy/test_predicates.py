@@ -8,7 +8,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relance.errors import InvalidInputError
@@ -141,8 +141,15 @@ FRAGMENTS = st.sampled_from(
 )
 
 
+@pytest.mark.parametrize("text", ["ts < now() - interval '90 days", 'interval"now()', "`ts < now()"])
+def test_a_quote_that_is_not_closed_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="is not closed"):
+        pin_time(text, NOW)
+
+
 @settings(max_examples=250, deadline=None)
 @given(st.lists(FRAGMENTS, max_size=12).map("".join))
+@example("interval'now()")
 def test_a_pinned_predicate_no_longer_depends_on_the_time(text: str) -> None:
     try:
         pinned = pin_time(text, NOW)

@@ -89,8 +89,9 @@ class Driver:
         return told
 
     def kill(self) -> None:
-        """End it with no chance to clean up."""
-        self.process.kill()
+        """End it with no chance to clean up: its Java process first, which would abort what is under way."""
+        for pid in (*_children(self.process.pid), self.process.pid):
+            os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
     def end(self) -> None:

@@ -27,6 +27,7 @@ _TOKEN = re.compile(
 _MOMENTS = {"now": False, "current_timestamp": True, "current_date": True, "today": False}
 """What stands for the time of the run, and whether it can stand without brackets."""
 
+_QUOTES = {"'", '"', "`"}
 _DATES = {"current_date", "today"}
 _UNSTEADY = {"random", "uuid"}
 _AMOUNT = re.compile(r"\s*([0-9]{1,9})\s*([a-z]+)\s*", re.ASCII)
@@ -138,11 +139,18 @@ def _columns(tokens: Sequence[_Token]) -> set[str]:
 
 
 def _tokens(predicate: str) -> list[_Token]:
-    return [
-        _Token(str(found.lastgroup), found[0], found.start(), found.end())
-        for found in _TOKEN.finditer(predicate)
-        if found.lastgroup != "gap"
+    found = [
+        _Token(str(each.lastgroup), each[0], each.start(), each.end())
+        for each in _TOKEN.finditer(predicate)
+        if each.lastgroup != "gap"
     ]
+    for token in found:
+        # With a time written in after it, another quote would end it, and the predicate mean something else.
+        if token.kind == "sign" and token.text in _QUOTES:
+            raise InvalidInputError(
+                f"a {token.text} in the predicate is not closed: {predicate[token.start :]}"
+            )
+    return found
 
 
 def _moments(tokens: Sequence[_Token]) -> Iterator[_Moment]:

@@ -15,13 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import Broadcast, TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from tests.spark.cluster import WORKER_HOSTS, driver_session
@@ -46,7 +45,7 @@ from relance.maintenance.rows import row_commit
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
 from relance.operations.context import Context
-from relance.spark.merge_tasks import WriteRows
+from relance.spark import merge_few
 from relance.spark.runner import SparkRunner
 
 EACH = 1000
@@ -66,6 +65,7 @@ JOBS: dict[str, Job] = {
 }
 """By the table that each is done to; the last one looks at the root."""
 STEPS = ("merge", *JOBS)
+WRITE = merge_few._Write
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Telling:
 class TellingWrite:
     """Writes the new rows of a merge, and tells."""
 
-    inner: WriteRows
+    inner: merge_few._Write
     signs: Signs
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -180,11 +180,11 @@ def merge(spark: SparkSession, root: str) -> dict[str, Any]:
     _wait_for_executors(spark)
     rows = spark.range(MERGED.start, MERGED.stop, 1, 4).select("id", f.lit("merged").alias("payload"))
 
-    def telling(plan: MergePlan) -> TellingWrite:
-        return TellingWrite(WriteRows(plan), Signs.of(root, "merge"))
+    def telling(plan: MergePlan, sent: Broadcast[pa.Table]) -> TellingWrite:
+        return TellingWrite(WRITE(plan, sent), Signs.of(root, "merge"))
 
-    with mock.patch.object(import_module("relance.spark.merge"), "WriteRows", telling):
-        done = relance.spark.merge(rows, "merge", "id", root=root)
+    with mock.patch.object(merge_few, "_Write", telling):
+        done = relance.spark.merge(rows, "merge", "id", root=root, engine="spark")
     return {"updated": done.updated, "inserted": done.inserted}
 
 

@@ -28,6 +28,10 @@ _ATTEMPTS = 5
 """How often an overwrite or exist_ok looks again when the table comes or goes under its hands."""
 
 
+class _DroppedAgainError(ConcurrentModificationError):
+    """The table was committed, and its marker moved before that could be told."""
+
+
 def create_in_mode(context: Context, new: NewTable, mode: CreateMode, naming: Naming) -> int:
     """Create, keep or overwrite the table as the mode says, and return its version."""
     for _ in range(_ATTEMPTS):
@@ -54,6 +58,8 @@ def _create_visible(
         if facts.has_versions:
             return overwrite(context, new, facts.marker)
         return _create_fresh(context, new, facts.marker, naming)
+    except _DroppedAgainError:
+        raise  # it was there for a moment: a second time would bring back what was dropped after it
     except ConcurrentModificationError:
         if mode is CreateMode.CREATE:
             raise
@@ -104,7 +110,7 @@ def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None, na
     _commit_first(context, new, staged)
     # And after it: what saw no marker before may have come too late to be seen.
     if not is_unchanged(storage, name, seen):
-        raise ConcurrentModificationError(
+        raise _DroppedAgainError(
             f"table id '{name}' was dropped while it was created: look at its status, then try again"
         )
     remove_signs(storage, name)
