@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from relance.spark.session_properties import keep_in_session
 
 
 @pytest.fixture
-def root(spark: SparkSession, tmp_path: Path) -> str:
-    """Return a fresh root that the session takes for its catalog."""
+def root(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """Give the session a fresh root for its catalog, as long as the test lasts."""
     keep_in_session(spark, {"root": str(tmp_path / "lake")})
-    return str(tmp_path / "lake")
+    yield str(tmp_path / "lake")
+    keep_in_session(spark, {})
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
