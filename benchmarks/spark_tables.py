@@ -75,7 +75,8 @@ def table_rows(spark: SparkSession, number: int = ROWS) -> DataFrame:
 def vector_rows(spark: SparkSession, number: int = VECTORS) -> DataFrame:
     """Return rows of a long and a vector of floats that Spark makes as it goes."""
     # One hash for each element: to draw random numbers would take longer than to write them.
-    element = "cast(hash(id, i) as float) / 2147483648f"
+    # Spark divides floats into a double.
+    element = "cast(hash(id, i) / 2147483648 as float)"
     numbers = f"transform(sequence(1, {DIMENSION}), i -> {element})"
     return spark.range(0, number, 1, CORES).selectExpr("id", f"{numbers} as vector")
 

@@ -20,6 +20,8 @@ LOOPBACK = "127.0.0.1"
 REDACTED = "(?i)secret|password|token|credential|(access|account|private|sas)[._]?key|service[._]?account"
 """Settings whose values Spark hides in its pages and logs: what it hides by itself, and keys of stores."""
 
+_JAVA_OPTIONS = "-XX:+UseParallelGC -Darrow.enable_null_check_for_get=false"
+"""Spark asks whether a value is null before it gets it: Arrow need not look once more at each value."""
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?")
 _ANYWHERE = {
     # Spark looks at the size of a batch after every row unless the limit is exactly this one.
@@ -27,7 +29,7 @@ _ANYWHERE = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
-    "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     # Filters that Spark pushes into Python sources give wrong rows when one relation is used twice.
     "spark.sql.python.filterPushdown.enabled": "false",
     "spark.redaction.regex": REDACTED,
@@ -36,7 +38,7 @@ _LOCAL = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

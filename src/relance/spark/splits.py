@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-DEFAULT_BYTES = 128 << 20
+DEFAULT_BYTES = 256 << 20
 DEFAULT_ROWS = 8_000_000
 """A task takes 25 to 60 ms to start and Spark turns about 3 million narrow rows a second into its own."""
 
