@@ -6,7 +6,7 @@ import io
 import pickle
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from relance.maintenance import execute, runner
 from relance.maintenance.execute import ATTEMPTS, Progress, Run
 from relance.maintenance.maintain import Engine, choose, maintain
 from relance.maintenance.progress import Display
-from relance.maintenance.runner import ThreadRunner, slices_of
+from relance.maintenance.runner import Done, Slice, ThreadRunner, slices_of
 from relance.maintenance.work import CatalogRef, Effect, Estimate, Result, TablePlan
 from relance.operations.context import Context
 
@@ -202,6 +202,22 @@ def test_a_giant_table_that_is_small_when_planned_again_is_done_too(catalog: Cat
         "t0": (2, True),
         "t1": (2, True),
     }
+
+
+def test_tasks_of_a_giant_table_that_seem_light_are_spread_over_the_slots(catalog: CatalogRef) -> None:
+    class Counting(ThreadRunner):
+        def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
+            sizes.append([len(each.tasks) for each in slices])
+            return super().run(catalog, slices, what=what)
+
+    class Light(Adding):
+        def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+            return Plan(tuple(Step(each, weight=0.03) for each in range(16)), self, table)
+
+    sizes: list[list[int]] = []
+    list(Run(Light(), catalog, ThreadRunner(1), Counting(2), giant_seconds=0.0).results(TABLES[:1]))
+    assert len(sizes[0]) >= 2
+    assert max(sizes[0]) <= 8
 
 
 def test_what_a_run_has_yielded_it_forgets(catalog: CatalogRef) -> None:

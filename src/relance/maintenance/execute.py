@@ -18,7 +18,7 @@ from relance.errors import (
     ServiceUnavailableError,
     ThrottlingError,
 )
-from relance.maintenance.runner import Done, Runner, open_catalog, slices_of, surprise
+from relance.maintenance.runner import Runner, open_catalog, slices_of, surprise
 from relance.maintenance.work import (
     CatalogRef,
     Discardable,
@@ -27,7 +27,6 @@ from relance.maintenance.work import (
     LandingPlan,
     Result,
     TablePlan,
-    Task,
     UnfinishedError,
     WaitingJob,
     joined,
@@ -42,6 +41,10 @@ GIANT_SECONDS = 20.0
 
 _VISIT_SECONDS = 0.05
 """What a table without work costs."""
+
+_SPREAD_SECONDS = 0.1
+"""What the tasks of giant tables are cut into at least: their weights are guesses, which one costly
+expression makes wrong by far, so that few of them share a slot however light they seem."""
 
 _ALONE_SECONDS = 1.0
 """The tasks of a lighter plan are done one after another."""
@@ -204,7 +207,8 @@ class Run:
         giants: list[_Big] = []
         at_once = self.job.tables_at_once if isinstance(self.job, WaitingJob) else 1
         what = f"{self.job.name}: {len(tables)} tables"
-        for done in self._run(self.near, visits, what, at_once=at_once):
+        slices = slices_of(visits, slots=self.near.slots, at_once=at_once)
+        for done in self.near.run(self.catalog, slices, what=what):
             table = tables[done.number]
             if done.error is not None:
                 yield self._count(Result(self.job.name, table, error=done.error))
@@ -221,10 +225,6 @@ class Run:
                 else:
                     yield self._count(result)
             giants = [self._plan_again(big) for big in again]
-
-    def _run(self, runner: Runner, tasks: Sequence[Task], what: str, *, at_once: int = 1) -> Iterator[Done]:
-        slices = slices_of(tasks, slots=runner.slots, at_once=at_once)
-        return runner.run(self.catalog, slices, what=what)
 
     def _count(self, result: Result) -> Result:
         self._report(done=self._seen.done + 1, failed=self._seen.failed + (result.error is not None))
@@ -248,7 +248,9 @@ class Run:
         tasks = [big.plan.tasks[number] for big, number in order if big.plan is not None]
         self._report(tasks=0, all_tasks=len(tasks))
         names = ", ".join("$".join(big.table) for big, _ in waiting[:3])
-        for done in self._run(self.far, tasks, f"{self.job.name} of {names}: {len(tasks)} tasks"):
+        slices = slices_of(tasks, slots=self.far.slots, least_seconds=_SPREAD_SECONDS)
+        what = f"{self.job.name} of {names}: {len(tasks)} tasks"
+        for done in self.far.run(self.catalog, slices, what=what):
             big, number = order[done.number]
             self._report(tasks=self._seen.tasks + 1)
             big.values[number] = done.value
