@@ -43,7 +43,7 @@ def read_defaults(complaints: Complaints, found: object) -> Rule:
     if not isinstance(found, dict):
         complaints.add(path, f"must be a table, got {shown(found)}")
         found = {}
-    refuse_unknown(complaints, path, found, [*Kind, *COMMON_KEYS])
+    refuse_unknown(complaints, path, found, [*Kind, *COMMON_KEYS], PART_KEYS)
     return Rule(DEFAULTS, _EVERY_TABLE, line=complaints.line_of(path), **_common(complaints, path, found))
 
 
@@ -52,7 +52,7 @@ def read_rule(complaints: Complaints, path: KeyPath, found: object) -> Rule | No
     if not isinstance(found, dict):
         complaints.add(path, f"must be a table, got {shown(found)}")
         return None
-    refuse_unknown(complaints, path, found, [*RULE_KEYS, *Kind, *COMMON_KEYS])
+    refuse_unknown(complaints, path, found, [*RULE_KEYS, *Kind, *COMMON_KEYS], PART_KEYS)
     name = _name(complaints, path, found)
     rule = Rule(
         name,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from relance.errors import InvalidInputError
+from relance.policy.actions import Kind
 from relance.policy.file.keys import Key
 from relance.policy.file.lines import KeyPath
 from relance.policy.file.problems import Complaints
@@ -15,17 +16,34 @@ from relance.policy.file.values import read_value
 _COMPARED = 50
 """Characters of an unknown key that are compared; longer ones are no slips of the pen."""
 
+NOTHING: Mapping[Kind, Sequence[Key]] = {}
+"""No parts."""
+
 
 def refuse_unknown(
-    complaints: Complaints, path: KeyPath, found: Mapping[str, object], known: Iterable[str]
+    complaints: Complaints,
+    path: KeyPath,
+    found: Mapping[str, object],
+    known: Iterable[str],
+    inside: Mapping[Kind, Sequence[Key]] = NOTHING,
 ) -> None:
-    """Complain about each key that is not known, with the nearest one that is."""
+    """Complain about each key that is not known, with the nearest one that is.
+
+    A key that belongs into one of the parts `inside` is told where.
+    """
     names = list(map(str, known))
     for name in found:
-        if name not in names:
-            near = difflib.get_close_matches(name[:_COMPARED], names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
-            complaints.add((*path, name), f"unknown key; {hint}")
+        if name in names:
+            continue
+        parts = [str(part) for part, keys in inside.items() if any(name == key.name for key in keys)]
+        near = difflib.get_close_matches(name[:_COMPARED], names, n=1)
+        if parts:
+            hint = f"it belongs into a part: {' or '.join(f'{part} = {{ {name} = … }}' for part in parts)}"
+        elif near:
+            hint = f"did you mean {near[0]!r}?"
+        else:
+            hint = f"known are {', '.join(names) or 'none'}"
+        complaints.add((*path, name), f"unknown key; {hint}")
 
 
 def read_keys(
