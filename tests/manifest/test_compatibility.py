@@ -15,6 +15,7 @@ import lance
 import pytest
 from tests.manifest.helpers import (
     COMPATIBILITY,
+    CONCURRENT_MODIFICATION,
     NAMESPACE_EXISTS,
     TABLE_EXISTS,
     TABLE_NOT_FOUND,
@@ -42,8 +43,12 @@ from tests.manifest.helpers import (
     tables,
     write,
 )
+from tests.manifest.root_checks import check_all_versions
 
 from relance import DirectoryNamespace
+from relance.operations.directory import create as directory_create
+from relance.operations.directory import declare as directory_declare
+from relance.storage.protocol import ObjectStorage
 
 
 @pytest.fixture
@@ -399,6 +404,28 @@ class TestOutOfStep:
         assert found.mended == ("t",)
         assert row_of(lake, "t") is None
         assert lake.open().migrate_to_manifest().mended == ()
+
+
+@pytest.mark.parametrize("act", [make, declare])
+def test_a_create_that_slept_while_its_name_came_and_went_holds_no_name(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any]
+) -> None:
+    other = lake.open()
+
+    def sleep(storage: ObjectStorage, *, to_do: str) -> None:
+        monkeypatch.undo()
+        make(other, "t")
+        drop(other, "t")
+
+    monkeypatch.setattr(directory_create, "require_create_only", sleep)
+    monkeypatch.setattr(directory_declare, "require_create_only", sleep)
+    with refused(CONCURRENT_MODIFICATION):
+        act(lake.open(), "t")
+    # At no moment did two rows lead to the directory: that of the drop, and one that holds the name.
+    assert check_all_versions(lake.folder) > 2
+    assert (tables(other), len(generations(other, "t"))) == ([], 1)
+    other.undrop_table(["t"])
+    assert tables(other) == ["t"]
 
 
 def test_a_table_outside_the_catalog_s_view_is_never_touched(lake: Lake) -> None:

@@ -139,16 +139,30 @@ class NameHold:
         refuse_pending(snapshot, name)
         live = snapshot.get([name]).get(name)
         if live is None:
-            if stored_state(read_marker(self.context.storage, name)) is State.MOVED:
-                # Another row leads to the directory since it was looked at.
-                raise ConcurrentModificationError(f"table id '{name}' was changed by another client")
-            return Change(added=(new_home_row(name).with_properties(self.properties).with_hold(hold),))
+            return self._plan_new(snapshot, hold)
         if not live.has_own_directory:
             raise taken(self.table_id, live)
         facts = look_up(self.context.storage, name)
         if facts.holds_table and not facts.hidden:
             return Change()
         return move(snapshot, live, live.restored(name).with_hold(hold))
+
+    def _plan_new(self, snapshot: Snapshot, hold: Hold) -> Change:
+        """Hold a name without a row, unless another row leads to its directory since it was looked at."""
+        name, storage = self.table_id.name, self.context.storage
+        gone = [each for each in snapshot.dropped(name) if each.has_own_directory]
+        marker = read_marker(storage, name)
+        if stored_state(marker) is State.MOVED or (gone and _is_there(look_up(storage, name))):
+            raise ConcurrentModificationError(f"table id '{name}' was changed by another client")
+        added = new_home_row(name).with_properties(self.properties).with_hold(hold)
+        return Change(_without(snapshot, gone).removed, (added,))
+
+
+def _is_there(facts: TableFacts) -> bool:
+    """Tell whether a table is there that is visible, or hidden by its marker: rows of drops are of use."""
+    if facts.marker is not None and facts.marker.marker.hides:
+        return True
+    return facts.holds_table and not facts.hidden
 
 
 def place_in_step(context: Context, table_id: TableId) -> Place:

@@ -123,7 +123,7 @@ def _register_at_home(
         return
     hold = NameHold(context, table_id, properties)
     try:
-        if facts.hidden and facts.state is not State.DEREGISTERED:
+        if facts.hidden and facts.state in {State.ABSENT, State.CLEARED}:
             hold()  # nothing but a file inside hides it: no marker is moved, and no row tells of that
         # A directory that is visible but has no row yet is new to the manifest.
         known = overwrite or place.entry is None
