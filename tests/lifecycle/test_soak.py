@@ -60,7 +60,7 @@ def test_killed_processes_on_local_disk_lose_nothing(tmp_path: Path) -> None:
         path.write_bytes(neighbour.encode())
     before = contents(outside)
     root = outside / "lake"
-    report = soak(Plan({"root": str(root)}, logs, seconds=40, seconds_between_kills=1.2))
+    report = soak(Plan({"root": str(root)}, logs, seconds=60, seconds_between_kills=1.2))
     check(report, calls=200)
     after = contents(outside)
     assert {path: after[path] for path in after if not path.startswith("lake/")} == before
@@ -76,7 +76,7 @@ def test_killed_processes_on_s3_lose_nothing(s3_server: S3Server, tmp_path: Path
     plan = Plan(
         {"root": f"s3://{bucket}/lake", **options},
         tmp_path,
-        seconds=20,
+        seconds=30,
         processes=5,
         names=8,
         seconds_between_kills=1.5,
