@@ -18,6 +18,7 @@ from tests.maintenance.row_jobs import (
     GIANT,
     ROWS,
     SMALL,
+    context_of,
     effect_of,
     finish,
     ids,
@@ -73,6 +74,24 @@ def test_a_lost_answer_is_looked_up_and_nothing_done_twice(
     effect = effect_of(place, job)
     assert [effect.version] == commits
     _assert_done(place, job, times=1)
+
+
+@pytest.mark.parametrize("event", [meanwhile.update, meanwhile.delete_in_the_first_fragment])
+def test_a_repair_that_fails_is_no_reason_to_leave_rows_out(
+    place: LocalPlace, job: Job, event: Callable[[LocalPlace], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(place)
+    prepared = prepare(place, job)
+    event(place)
+    plan, values = prepared
+    monkeypatch.setattr(type(plan.rewrite), "prepare", _raise_a_conflict)
+    with pytest.raises(ConcurrentModificationError, match="cleaned up meanwhile"):
+        plan.finish(context_of(place), values)
+    assert unused_files(place) == set()
+
+
+def _raise_a_conflict(*_: object) -> None:
+    raise ConcurrentModificationError("the version was cleaned up meanwhile")
 
 
 def test_a_table_dropped_meanwhile_keeps_its_rows(place: LocalPlace, job: Job) -> None:

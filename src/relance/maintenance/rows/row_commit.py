@@ -191,7 +191,11 @@ class _Finish:
         self.parts = kept
         discard(self.context, self.at.directory, stale)
         numbers = tuple(each.number for each in changed)
-        self.parts = kept + self.plan.rewrite.prepare(self.context, latest, numbers)
+        try:
+            self.parts = kept + self.plan.rewrite.prepare(self.context, latest, numbers)
+        except ConcurrentModificationError as failure:
+            # The stale parts are gone, and with them what another repair would have to do again.
+            raise _ReplanError(failure.detail) from failure
         self.at, self.states = latest, now
 
     def _differs(self, piece: Piece) -> bool:
