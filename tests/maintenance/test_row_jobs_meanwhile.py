@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -25,15 +25,18 @@ from tests.maintenance.row_jobs import (
     make,
     opened,
     prepare,
+    ref_to,
     result_of,
     rows,
     unused_files,
 )
 
 from relance.errors import ConcurrentModificationError, TableNotFoundError
+from relance.maintenance.execute import Run
 from relance.maintenance.rows.row_deletes import DeleteRows
 from relance.maintenance.rows.updates import UpdateRows
-from relance.maintenance.work import Job
+from relance.maintenance.runner import Done, Slice, ThreadRunner
+from relance.maintenance.work import CatalogRef, Job
 
 JOBS: dict[str, Job] = {
     "delete": DeleteRows("id % 2 = 0"),
@@ -74,6 +77,25 @@ def test_a_lost_answer_is_looked_up_and_nothing_done_twice(
     effect = effect_of(place, job)
     assert [effect.version] == commits
     _assert_done(place, job, times=1)
+
+
+class _Forgetful(ThreadRunner):
+    """Runs each slice twice, as if the worker died when it was done and before it could tell."""
+
+    repeats = True
+
+    def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
+        list(super().run(catalog, slices, what=what))
+        return super().run(catalog, slices, what=what)
+
+
+def test_an_update_is_done_once_by_workers_that_do_all_twice(place: LocalPlace) -> None:
+    make(place)
+    run = Run(JOBS["update"], ref_to(place), _Forgetful(1), _Forgetful(1))
+    (result,) = run.results([("t",)])
+    assert result.effect is not None
+    assert result.effect.rows == ROWS // 2
+    assert len(ids(place, "n = 1")) == ROWS // 2
 
 
 @pytest.mark.parametrize("event", [meanwhile.update, meanwhile.delete_in_the_first_fragment])

@@ -25,6 +25,7 @@ from relance.maintenance.work import (
     Effect,
     Job,
     LandingPlan,
+    OnceJob,
     Result,
     TablePlan,
     UnfinishedError,
@@ -38,6 +39,9 @@ ATTEMPTS = 10
 
 GIANT_SECONDS = 20.0
 """A plan whose tasks take longer together is cut up; a shorter one is done where it was made."""
+
+_NEVER_THERE = -1.0
+"""Every plan takes longer than this: it is committed here, and only once."""
 
 _VISIT_SECONDS = 0.05
 """What a table without work costs."""
@@ -203,7 +207,10 @@ class Run:
     def results(self, tables: Sequence[tuple[str, ...]]) -> Iterator[Result]:
         """Yield the result of each table as it comes."""
         self._report(total=len(tables))
-        visits = [Visit(self.job, each, self.dry_run, self.giant_seconds) for each in tables]
+        giant_seconds = self.giant_seconds
+        if self.near.repeats and isinstance(self.job, OnceJob):
+            giant_seconds = _NEVER_THERE
+        visits = [Visit(self.job, each, self.dry_run, giant_seconds) for each in tables]
         giants: list[_Big] = []
         at_once = self.job.tables_at_once if isinstance(self.job, WaitingJob) else 1
         what = f"{self.job.name}: {len(tables)} tables"

@@ -47,6 +47,10 @@ class Runner(Protocol):
     def slots(self) -> int:
         """How many slices run at once."""
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a task may run twice, as when its worker dies before it has told what came of it."""
+
     def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
         """Run all slices and yield what came of each task as it comes, in any order.
 
@@ -58,6 +62,7 @@ class ThreadRunner:
     """Runs tasks on threads: Lance does its work outside the interpreter's lock."""
 
     name = "local"
+    repeats = False
 
     def __init__(self, slots: int | None = None) -> None:
         self.slots = slots or os.cpu_count() or 2

@@ -151,6 +151,15 @@ class WaitingJob(Job, Protocol):
         """How many."""
 
 
+@runtime_checkable
+class OnceJob(Job, Protocol):
+    """A job that changes more when it is done twice: it is committed here, not where it may be run again."""
+
+    @property
+    def only_once(self) -> bool:
+        """True."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What became of one table: a row of the report."""

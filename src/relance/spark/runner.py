@@ -26,6 +26,7 @@ class SparkRunner:
     """
 
     name = "spark"
+    repeats = True
 
     def __init__(self, spark: SparkSession) -> None:
         """Take a session.

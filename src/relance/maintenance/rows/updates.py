@@ -44,6 +44,8 @@ class UpdateRows:
     """For each column, the expression that gives its new value."""
     where: str | None = None
     name: str = field(default="update rows", init=False)
+    only_once: bool = field(default=True, init=False)
+    """An expression may see what it has set."""
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         raise InvalidInputError("update rows: name the tables; it is never done to all of them")
