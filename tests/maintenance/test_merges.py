@@ -13,6 +13,7 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.catalog.helpers import S3Place
+from tests.maintenance.meanwhile import lose_the_answer
 from tests.maintenance.merging import merge_here
 
 from relance.clock import SystemClock
@@ -21,6 +22,8 @@ from relance.errors import (
     ConcurrentModificationError,
     InternalError,
     InvalidInputError,
+    OutcomeUnknownError,
+    ServiceUnavailableError,
     TableColumnNotFoundError,
     TableNotFoundError,
 )
@@ -30,7 +33,7 @@ from relance.maintenance.merging.merge_here import HereEngine
 from relance.maintenance.merging.merge_plan import Clauses, MergeRequest, parse_clauses, plan_merge
 from relance.maintenance.merging.merge_tasks import NewRows, write_rows
 from relance.operations.context import Context, open_context
-from relance.operations.staging.commit import find_marked
+from relance.operations.staging.commit import find_marked, landed_version
 
 UPSERT = Clauses()
 MIRROR = Clauses(delete=True)
@@ -342,6 +345,26 @@ def test_a_merge_that_fails_leaves_no_file_and_one_that_died_no_change(
         merge_here(context, "t", _rows([3, 300], 1000), before_commit=die)
     assert (_open(context).version, _all(_open(context))) == (version, rows)
     assert merge_here(context, "t", _rows([3, 300], 1000)).inserted == 1
+
+
+def test_a_merge_whose_outcome_cannot_be_looked_up_is_not_done_twice(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _create(context, "t", _rows([1, 2]))
+    commits: list[int] = []
+    monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(lose_the_answer(commits)))
+    looks = iter([ServiceUnavailableError("busy")])
+
+    def look_when_it_is_up(*arguments: Any) -> int | None:
+        for failure in looks:
+            raise failure
+        return landed_version(*arguments)
+
+    monkeypatch.setattr(merge_commit, "landed_version", look_when_it_is_up)
+    with pytest.raises(OutcomeUnknownError, match="busy"):
+        merge_here(context, "t", _rows([2, None], 100))
+    assert len(commits) == 1
+    assert _open(context).count_rows() == 3
 
 
 def test_a_dry_run_counts_and_writes_nothing(context: Context) -> None:

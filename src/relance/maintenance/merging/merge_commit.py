@@ -8,12 +8,7 @@ from dataclasses import dataclass
 import lance
 from lance.fragment import FragmentMetadata
 
-from relance.errors import (
-    ConcurrentModificationError,
-    OutcomeUnknownError,
-    RelanceError,
-    TableVersionNotFoundError,
-)
+from relance.errors import ConcurrentModificationError, OutcomeUnknownError, RelanceError
 from relance.maintenance.merging.merge_plan import MergePlan
 from relance.maintenance.merging.merge_tasks import Touched
 from relance.operations.context import Context
@@ -110,9 +105,10 @@ def _commit(context: Context, plan: MergePlan, target: Target, work: Work) -> in
 def _landed(context: Context, plan: MergePlan, failure: RelanceError) -> int | None:
     try:
         return landed_version(context, plan.write)
-    except TableVersionNotFoundError as cleaned:
+    except RelanceError as unseen:
+        # To merge again, or to remove the files, would be wrong if it has happened.
         raise OutcomeUnknownError(
-            f"{failure.detail}; whether it happened cannot be told: {cleaned}"
+            f"{failure.detail}; whether it happened cannot be told: {unseen.detail}"
         ) from failure
 
 
