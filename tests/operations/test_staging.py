@@ -19,6 +19,7 @@ from relance.errors import (
     ConcurrentModificationError,
     NamespaceNotFoundError,
     OutcomeUnknownError,
+    ServiceUnavailableError,
     TableAlreadyExistsError,
     TableNotFoundError,
     TableSchemaValidationError,
@@ -232,6 +233,30 @@ def test_after_a_lost_answer_nothing_is_removed(lake: Lake, monkeypatch: pytest.
 
     monkeypatch.setattr(commit, "_append", lost)
     with pytest.raises(OutcomeUnknownError):
+        commit_write(lake.context, plan, fragments)
+    assert lake.files() == before
+
+
+def test_an_append_whose_outcome_cannot_be_looked_up_is_unknown_and_keeps_its_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.commit(WriteMode.CREATE)
+    plan, fragments = lake.write(WriteMode.APPEND)
+    before = lake.files()
+    looks: Iterator[int | Exception | None] = iter([ServiceUnavailableError("busy"), None])
+
+    def no_answer(*_: object, **__: object) -> None:
+        raise OutcomeUnknownError("no answer")
+
+    def look(*_: object) -> object:
+        seen = next(looks)
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    monkeypatch.setattr(commit, "commit_transaction", no_answer)
+    monkeypatch.setattr(commit, "landed_version", look)
+    with pytest.raises(OutcomeUnknownError, match=r"no answer.*busy"):
         commit_write(lake.context, plan, fragments)
     assert lake.files() == before
 

@@ -151,13 +151,27 @@ def _commit_append(
     try:
         committed = commit_transaction(context, target, transaction)
         version = int(committed.version)
-    except RelanceError:
-        landed = landed_version(context, plan)
+    except RelanceError as failure:
+        landed = _landed(context, plan, failure)
         if landed is None:
             raise
         version = landed
     after_write(context, target.found, None)
     return version
+
+
+def _landed(context: Context, plan: WritePlan, failure: RelanceError) -> int | None:
+    """Return the version that the job has become although the commit failed.
+
+    Raises:
+        OutcomeUnknownError: nobody can tell, so nothing is removed and nothing written again.
+    """
+    try:
+        return landed_version(context, plan)
+    except RelanceError as unseen:
+        raise OutcomeUnknownError(
+            f"{failure.detail}; whether it happened cannot be told: {unseen.detail}"
+        ) from failure
 
 
 def _remove_unless_landed(context: Context, plan: WritePlan, written: WrittenData) -> None:
