@@ -75,7 +75,7 @@ def _written(context: Context, data: str, mode: CreateMode) -> Any:
     seen = read_marker(context.storage, TABLE)
     hidden = seen.marker.nonce if seen is not None and seen.marker.hides else None
     sign_creating(context.storage, TABLE)
-    file = new_nonce()
+    file = f"{new_nonce()}.lance"
     context.storage.create(f"{TABLE}.lance/data/{file}", json.dumps(data).encode())
     written = WrittenData(f"{TABLE}.lance", data, (), frozenset({file}), marker=hidden)
     return create(context, NewTable(TABLE_ID, written, StorageOptions()), mode)

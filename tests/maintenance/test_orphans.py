@@ -62,7 +62,13 @@ def _full_root(root: Root) -> None:
         root.catalog.register_table({"id": ["n", "there"], "location": "elsewhere/there"})
         root.make("renamed", 5)
         root.catalog.rename_table({"id": ["renamed"], "new_table_name": "moved"})
-    for foreign in ("notes/read me.txt", "photo.lances/1.jpg"):
+    for foreign in (
+        "notes/read me.txt",
+        "photo.lances/1.jpg",
+        "20260101_backup/part-0.parquet",
+        "20260102_backup/data/part-0.parquet",
+        "photo.lance/1.jpg",
+    ):
         (Path(root.uri) / foreign).parent.mkdir(parents=True, exist_ok=True)
         (Path(root.uri) / foreign).write_text("not ours")
 
@@ -246,7 +252,7 @@ def test_on_s3_the_same_is_done(s3_root: Root) -> None:
 
 def leftovers() -> Step:
     """What a create leaves that died before its commit."""
-    return Verb.OTHER.value, lambda context: context.storage.create(f"{TABLE}.lance/data/lost", b'"x"')
+    return Verb.OTHER.value, lambda context: context.storage.create(f"{TABLE}.lance/data/lost.lance", b'"x"')
 
 
 def _remove(context: Context) -> Outcome:

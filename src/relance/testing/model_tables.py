@@ -54,7 +54,7 @@ class ModelTables:
             return self._adopt(directory, data, token)
         if not overwrite and list_manifests(self._storage, directory, None):
             raise InternalError("dataset already exists")
-        file = f"{directory}/data/{token}"
+        file = f"{directory}/data/{token}.lance"
         self._storage.create(file, json.dumps(data).encode())
         manifest = {"token": token, "data": data, "files": [file]}
         return StagedData(token, (file,), json.dumps(manifest).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ from relance.operations.context import Context
 from relance.operations.scrub_manifest import HASHED_DIRECTORY
 from relance.storage.protocol import ObjectInfo
 
+_OF_LANCE = re.compile(r"data/.+\.(lance|blob)(#\d+)?|(_[a-z_]+|tree)/.+|\.lance-.+")
+"""What Lance and the catalog write into the directory of a table; `#` and a number: not yet whole."""
+
 
 class Kind(StrEnum):
     """What a directory is that nothing names."""
@@ -45,7 +49,7 @@ class Kept(StrEnum):
     WITH_VERSIONS = "with versions"
     DECLARED = "declared"
     FOREIGN = "foreign"
-    """Not of a kind that the catalog makes."""
+    """Not of a kind that the catalog makes, or with a file in it that is none of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +152,13 @@ def kind_of(context: Context, directory: str) -> Kind | Kept | None:
 
 
 def measure(infos: Iterable[ObjectInfo], before: datetime) -> list[ObjectInfo] | Kept:
-    """Return the files of a directory if all are old, else why not."""
+    """Return the files of a directory of the root if all are of a table and old, else why not."""
     found = list(infos)
     if not found or any(each.modified is None for each in found):
         return Kept.UNKNOWN_AGE
+    # A name tells little: `20260101_backup` looks as if the catalog had made it up.
+    if not all(_OF_LANCE.fullmatch(each.key.partition("/")[2]) for each in found):
+        return Kept.FOREIGN
     if any(each.modified is not None and each.modified >= before for each in found):
         return Kept.YOUNG
     return found

@@ -161,7 +161,7 @@ class RemoveDirectory:
         infos = measure(context.storage.list_recursive(directory), self.before)
         if isinstance(infos, Kept):
             # A run that was killed and begun again finds nothing: that is what it wanted.
-            return Outcome(directory, kept=str(infos) if infos is Kept.YOUNG else "")
+            return Outcome(directory, kept="" if infos is Kept.UNKNOWN_AGE else str(infos))
         match self.orphan.kind:
             case Kind.AT_HOME:
                 return self._purged(_purge_at_home(context, directory, self._options()))
