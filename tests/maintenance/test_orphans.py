@@ -159,6 +159,27 @@ def test_a_directory_with_versions_goes_only_when_that_is_asked_for(tmp_path: Pa
     assert root.values("other") == [1]
 
 
+def test_a_directory_that_a_clone_reads_stays_until_the_clone_is_gone(tmp_path: Path) -> None:
+    root = Root(str(tmp_path / "root"), MODES["V2"])
+    root.make("other", 1)
+    base = lance.write_dataset(pa.table({"a": [4]}), f"{root.uri}/{HASHED}")
+    base.shallow_clone(f"{root.uri}/clone.lance", base.version)
+    root.catalog.register_table({"id": ["clone"], "location": "clone.lance"})
+    for gone in (lambda: None, lambda: root.catalog.drop_table({"id": ["clone"]})):
+        gone()
+        age(tmp_path / "root", 2 * DAY)
+        effect = root.run(RemoveOrphans(with_versions=True))[0].effect
+        assert effect is not None
+        assert (effect.files, effect.note) == (0, "0 directories removed; stay: 1 read by clones")
+    root.catalog.undrop_table(["clone"])
+    assert root.values("clone") == [4]
+    root.catalog.drop_table({"id": ["clone"]})
+    root.catalog.purge_table(["clone"], force=True)
+    effect = root.run(RemoveOrphans(with_versions=True))[0].effect
+    assert effect is not None
+    assert effect.files > 2
+
+
 def test_without_its_manifest_a_root_is_left_alone(tmp_path: Path) -> None:
     Root(str(tmp_path / "root"), {}).make("t", 1)
     root = Root(str(tmp_path / "root"), MODES["V1"])

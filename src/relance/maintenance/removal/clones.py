@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -54,13 +54,15 @@ def clones_of_run(run: str, root: str) -> ClonesOfRun:
     return ClonesOfRun()
 
 
-def find_clones(context: Context) -> list[Clone]:
+def find_clones(context: Context, *, besides: Collection[str] = ()) -> list[Clone]:
     """Open every table of the root, also dropped ones, and return those that read files of others.
+
+    `besides` are directories that are not looked at.
 
     Raises:
         InvalidTableStateError: a table cannot be read, so nobody can tell what it names.
     """
-    directories = sorted(_directories(context))
+    directories = sorted(each for each in _directories(context) if each not in besides)
     clones: list[Clone] = []
     with ThreadPoolExecutor(_PARALLEL) as pool:
         # A part at a time: what waits for a thread takes more memory than a name.

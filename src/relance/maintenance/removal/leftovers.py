@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -21,6 +21,7 @@ from relance.locations import (
     TABLE_SUFFIX,
     VERSIONS_DIRECTORY,
 )
+from relance.maintenance.removal.clones import find_clones
 from relance.manifest.schema import MANIFEST_DIRECTORY
 from relance.operations.context import Context
 from relance.operations.scrub_manifest import HASHED_DIRECTORY
@@ -47,6 +48,7 @@ class Kept(StrEnum):
     YOUNG = "young"
     UNKNOWN_AGE = "of unknown age"
     WITH_VERSIONS = "with versions"
+    CLONED = "read by clones"
     DECLARED = "declared"
     FOREIGN = "foreign"
     """Not of a kind that the catalog makes, or with a file in it that is none of a table."""
@@ -80,6 +82,8 @@ def find_orphans(context: Context, before: datetime, *, with_versions: bool) -> 
 
     Raises:
         UnsupportedOperationError: the root has a manifest, and the catalog is opened without it.
+        InvalidTableStateError: directories with versions may go, and a table cannot be read that may be a
+            clone of one.
     """
     # First the directories, then the rows: one that gets its row in between is not taken for an orphan.
     directories = context.storage.list_level("").directories
@@ -89,16 +93,16 @@ def find_orphans(context: Context, before: datetime, *, with_versions: bool) -> 
             "open the catalog with manifest_enabled=true"
         )
     named = _named(context)
+    kinds = {each: kind_of(context, each) for each in sorted(directories) if not _is_ours(each, named)}
+    cloned = _read_by_clones(context, kinds) if with_versions else frozenset[str]()
     orphans: list[Orphan] = []
     kept: list[tuple[str, Kept]] = []
-    for directory in sorted(directories):
-        ours = directory in (MANIFEST_DIRECTORY, POLICY_DIRECTORY) or directory.startswith(LAYOUT_KEY)
-        if ours or directory in named:
-            continue
-        kind = kind_of(context, directory)
+    for directory, kind in kinds.items():
         if kind is None:
             continue
-        if isinstance(kind, Kind) and not (kind is Kind.WITH_VERSIONS and not with_versions):
+        if directory in cloned:
+            kept.append((directory, Kept.CLONED))
+        elif isinstance(kind, Kind) and not (kind is Kind.WITH_VERSIONS and not with_versions):
             found = measure(context.storage.list_recursive(directory), before)
             if isinstance(found, Kept):
                 kept.append((directory, found))
@@ -107,6 +111,25 @@ def find_orphans(context: Context, before: datetime, *, with_versions: bool) -> 
         else:
             kept.append((directory, Kept.WITH_VERSIONS if isinstance(kind, Kind) else kind))
     return Findings(tuple(orphans), tuple(kept))
+
+
+def _is_ours(directory: str, named: frozenset[str]) -> bool:
+    """Tell whether a directory is the catalog's own, or one that rows name."""
+    ours = directory in (MANIFEST_DIRECTORY, POLICY_DIRECTORY) or directory.startswith(LAYOUT_KEY)
+    return ours or directory in named
+
+
+def _read_by_clones(context: Context, kinds: Mapping[str, Kind | Kept | None]) -> frozenset[str]:
+    """Return the directories with versions of which a table that stays reads files.
+
+    Raises:
+        InvalidTableStateError: a table cannot be read, so nobody can tell what it names.
+    """
+    chosen = {each for each, kind in kinds.items() if kind is Kind.WITH_VERSIONS}
+    if not chosen:
+        return frozenset()
+    bases = {base.split("/")[0] for clone in find_clones(context, besides=chosen) for base in clone.bases}
+    return frozenset(chosen & bases)
 
 
 def _named(context: Context) -> frozenset[str]:
