@@ -166,6 +166,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(catalog: relanc
         "'v' has 1 nulls": fits.set_column(1, "v", pa.array(["c", None])),
         "'v' is missing": fits.drop_columns("v"),
         "'k': ": fits.set_column(0, "k", pa.array([1, 1 << 40])),
+        "'x': a number is too large": fits.set_column(2, "x", pa.array([1e300, float("inf")])),
     }
     for text, rows in wrong.items():
         with pytest.raises(TableSchemaValidationError, match=text):

@@ -123,7 +123,20 @@ def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             columns.append(column if column.type == field.type else pc.cast(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as cause:
             raise TableSchemaValidationError(f"column '{field.name}': {cause}") from cause
+        # What is too large becomes infinite in Arrow's hands.
+        if column.type != field.type and _infinite(columns[-1]) > _infinite(column):
+            raise TableSchemaValidationError(f"column '{field.name}': a number is too large for {field.type}")
     return pa.table(columns, schema=pa.schema(fields))
+
+
+def _infinite(column: pa.ChunkedArray) -> int:
+    """Return how many numbers of a column, also in lists, are infinite."""
+    values = column
+    while any(is_list(values.type) for is_list in _LISTS):
+        values = pc.list_flatten(values)
+    if not pa.types.is_floating(values.type):
+        return 0
+    return int(pc.sum(pc.is_inf(values.cast(pa.float64()))).as_py() or 0)
 
 
 def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
