@@ -28,6 +28,7 @@ from relance.maintenance.merging.merge_plan import MergePlan
 from relance.spark.merge import merge
 from relance.spark.merge_keys import finder
 from relance.spark.merge_place import _counted
+from relance.spark.types.reading import BLOB_KEY
 
 FIELDS = "k {kind}, second int, v bigint, text string"
 
@@ -151,6 +152,35 @@ def test_columns_that_are_missing_keep_their_values(
     assert (updated.updated, updated.inserted) == (3, 0)
     nothing = merge(part.where("k > 100"), "t", ["k"], root=root, engine="spark")
     assert (nothing.version, lance.dataset(uri).version) == (updated.version, updated.version)
+
+
+MARKED = pa.field("b", pa.large_binary(), metadata={BLOB_KEY: "true"})
+BLOBS = [b"short", None, b"", b"x" * 300_000]
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.2"])
+def test_blobs_of_updated_rows_stay_and_new_ones_are_appended(
+    spark: SparkSession, root: str, version: str
+) -> None:
+    is_new = version == "2.2"
+    blobs = lance.blob_array(BLOBS) if is_new else pa.array(BLOBS, MARKED.type)
+    field = lance.blob_field("b") if is_new else MARKED
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), field])
+    rows = pa.table([pa.array(range(4)), pa.array([0] * 4), blobs], schema=schema)
+    uri = _create(root, "t", rows, data_storage_version=version)
+
+    part = spark.createDataFrame([(0, 7), (1, 7), (3, 7), (9, 7)], "k bigint, v bigint")
+    assert merge(part, "t", "k", root=root).updated == 3
+    new = spark.createDataFrame([(10, bytearray(b"new")), (11, None)], "k bigint, b binary")
+    relance.spark.save(new, "t", root=root, mode="append")
+
+    found = lance.dataset(uri).scanner(blob_handling="all_binary").to_table().to_pylist()
+    assert {each["k"]: (each["v"], each["b"]) for each in found} == {
+        **{key: (0 if key == 2 else 7, blob) for key, blob in enumerate(BLOBS)},
+        9: (7, None),
+        10: (None, b"new"),
+        11: (None, None),
+    }
 
 
 def test_many_rows_of_one_key_are_left_to_the_join(spark: SparkSession, root: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import chain, islice
 from typing import Any
 
 import lance
@@ -26,9 +27,20 @@ def write_batches(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> tuple[s
         TableSchemaValidationError: a value does not fit its column.
         TableVersionNotFoundError: its columns were changed and the planned version was cleaned up.
     """
-    watched = Watched(batches)
+    drawn = iter(batches)
+    first = list(islice(drawn, 1))
+    watched = Watched(chain(first, drawn))
     with watched.own_errors():
-        return _write(plan, watched.reader(plan.schema))
+        return _write(plan, watched.reader(_as_given(plan.schema, first)))
+
+
+def _as_given(schema: pa.Schema, first: list[pa.RecordBatch]) -> pa.Schema:
+    """Return the schema with the types that the batches have: blobs may come as marked binary."""
+    if not first or first[0].schema.names != schema.names:
+        return schema
+    pairs = zip(schema, first[0].schema, strict=True)
+    fields = [field if field.type == given.type else given for field, given in pairs]
+    return pa.schema(fields, schema.metadata)
 
 
 def _write(plan: WritePlan, reader: pa.RecordBatchReader) -> tuple[str, ...]:
