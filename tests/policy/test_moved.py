@@ -152,3 +152,20 @@ def test_a_table_that_moves_while_the_run_is_under_way_fails_alone(
     assert found[Kind.CLEAN_UP, ("readings",), ""] is Outcome.SKIPPED
     assert found[Kind.COMPACT, ("prod", "orders"), ""] is Outcome.DONE
     assert next(each.error for each in record.actions if each.outcome is Outcome.FAILED)
+
+
+def test_a_saved_plan_removes_no_version_that_it_keeps_however_many_came_since(
+    lake: Lake, tmp_path: Path
+) -> None:
+    text = "[defaults]\nclean_up = { retain_versions = 2, allow_young = true }\n"
+    file = tmp_path / "plan.json"
+    save_plan(plan(lake.catalog, the_policy(text), only=[["readings"]]), file)
+    planned = [each["version"] for each in lake.dataset("readings").versions()]
+    for _ in range(3):
+        lance.write_dataset(rows_of_days(), lake.location("readings"), mode="overwrite")
+
+    record = run(lake.catalog, load_plan(file, root=lake.uri))
+
+    assert record.state is RunState.DONE
+    left = [each["version"] for each in lake.dataset("readings").versions()]
+    assert left == [*planned[-2:], *(planned[-1] + more for more in (1, 2, 3))]

@@ -89,14 +89,41 @@ def test_the_plan_says_which_actions_follow_from_others(lake: Lake) -> None:
     follows = {each.action.kind: each.follows for each in made.steps if each.action.table == ("readings",)}
     assert follows[Kind.DELETE_ROWS] == ()
     assert follows[Kind.COMPACT] == (Kind.DELETE_ROWS,)
-    assert follows[Kind.CLEAN_UP] == (Kind.DELETE_ROWS, Kind.COMPACT)
-    (cleaned,) = (
-        each
-        for each in made.steps
-        if each.action.kind is Kind.CLEAN_UP and each.action.table == ("readings",)
+    assert follows[Kind.CLEAN_UP] == (), "it goes by the versions that there were"
+    (compacted,) = (
+        each for each in made.steps if each.action.kind is Kind.COMPACT and each.action.table == ("readings",)
     )
+    assert compacted.planned is not None
+    assert "before delete_rows" in compacted.planned.note
+
+
+@pytest.mark.parametrize("mode", [{}, {"manifest_enabled": "false"}])
+def test_versions_that_a_run_makes_let_no_older_one_go_that_the_plan_keeps(
+    tmp_path: Path, mode: dict[str, str]
+) -> None:
+    lake = Lake(str(tmp_path / "lake"), mode=mode)
+    lake.fill()
+    kept = lake.dataset("readings").version
+    text = """
+[limits]
+max_bytes_deleted = {limit}
+[defaults]
+drop_ttl = "30d"
+compact = true
+clean_up = {{ retain_versions = 1, allow_young = true }}
+"""
+    free = plan(lake.catalog, the_policy(text.format(limit='"1TB"')), only=[["readings"]])
+    (cleaned,) = (each for each in free.steps if each.action.kind is Kind.CLEAN_UP)
     assert cleaned.planned is not None
-    assert "delete_rows, compact" in cleaned.planned.note
+    limit = cleaned.planned.bytes
+
+    record = run_policy(lake.catalog, the_policy(text.format(limit=limit)), only=[["readings"]])
+
+    assert record.state is RunState.DONE
+    (done,) = (each for each in record.actions if each.action.kind is Kind.CLEAN_UP)
+    assert done.effect is not None
+    assert (done.effect.files, done.effect.bytes) == (cleaned.planned.files, limit)
+    assert min(each["version"] for each in lake.dataset("readings").versions()) == kept
 
 
 def test_what_has_nothing_to_do_in_the_dry_run_is_not_done_in_the_run(lake: Lake) -> None:

@@ -58,6 +58,8 @@ class CleanUp:
     policy: CleanupPolicy = field(default_factory=CleanupPolicy)
     allow_young: bool = False
     """Let the policy also take versions younger than 24 hours, and files that no version names."""
+    as_of: int | None = None
+    """Count versions as if this one were the latest: newer ones stay, and no older one goes in their place."""
     look_for_clones: bool = True
     """Open the other tables of the root to see whether they read files of this one."""
     giant_files: int = GIANT_FILES
@@ -81,7 +83,7 @@ class CleanUp:
         manifests = list_manifests(context.storage, target.found.directory, None)
         with target.errors():
             versions = _versions(target.dataset, policy, manifests)
-            chosen = policy.choose(versions, tags_of(target.dataset))
+            chosen = policy.choose(self._known(versions), tags_of(target.dataset))
         cloned: frozenset[str] = frozenset()
         if self.look_for_clones:
             clones = clones_of_run(self.run, context.root.uri).get(context)
@@ -90,6 +92,9 @@ class CleanUp:
         if small and not cloned and policy.rate_limit is None:
             return CleanedByLance(context, target, chosen, policy, len(versions))
         return _plan_files(context, target, chosen, policy, cloned, versions=len(versions))
+
+    def _known(self, versions: Sequence[Version]) -> list[Version]:
+        return [each for each in versions if self.as_of is None or each.number <= self.as_of]
 
     def _allowed(self, policy: CleanupPolicy, now: datetime) -> CleanupPolicy:
         if self.allow_young:

@@ -30,6 +30,8 @@ class Around:
     run: str
     """The same for actions that share what they found out, and for a run that is resumed."""
     now: datetime
+    version: int | None = None
+    """The latest of the table when the action was planned."""
 
 
 def job_of(action: Action, around: Around) -> Job:
@@ -75,7 +77,10 @@ def _clean_up(settings: dict[str, Any], around: Around) -> Job:
         # Tagged versions stay: that is no error of a night's work.
         error_if_tagged_old_versions=False,
     )
-    return CleanUp(policy, allow_young=bool(known.get("allow_young", False)), run=around.run)
+    # Versions that came since the plan, also by this run's own actions, make no older one go in their place.
+    return CleanUp(
+        policy, allow_young=bool(known.get("allow_young", False)), as_of=around.version, run=around.run
+    )
 
 
 def _purge(settings: dict[str, Any], around: Around) -> Job:

@@ -15,8 +15,8 @@ from relance.policy.records import ActionRecord, Outcome
 TOGETHER = 250
 """Steps that are done, and written to the history, together."""
 
-_CHANGING = (Kind.DELETE_ROWS, Kind.COMPACT, Kind.REFRESH_INDEXES, Kind.CLEAN_UP)
-"""After one of these, what the next one finds in the same table is not what the dry run saw."""
+_CHANGING = (Kind.DELETE_ROWS, Kind.COMPACT, Kind.REFRESH_INDEXES)
+"""After one of these, what the next of them finds in the same table is not what the dry run saw."""
 
 _IN_MANIFEST = (Kind.PROTECT, Kind.DROP_TTL, Kind.PURGE)
 
@@ -82,7 +82,7 @@ class StepsJob:
             check_unmoved(context, action, step.seen)
             if self.look_only or (action.kind is Kind.PURGE and is_gone(context, action)):
                 return None
-        around = Around(self.run, context.clock.now())
+        around = Around(self.run, context.clock.now(), step.seen.version)
         return job_of(action, around).plan(context, action.table)
 
 
