@@ -14,7 +14,7 @@ from relance import __version__
 from relance.cli import completion, doctor, lifecycle, looking, maintaining, past, policies, roots, rows, runs
 from relance.cli.base import Group
 from relance.cli.exits import Exit
-from relance.cli.output import Answer, print_answer, print_failed
+from relance.cli.output import Answer, prepare_streams, print_answer, print_failed, print_failure
 from relance.cli.state import State
 
 
@@ -32,13 +32,17 @@ class App(Group):
         state = extra.setdefault("obj", State())
         given = sys.argv[1:] if args is None else list(args)
         state.json = "--json" in given  # also when the rest of the line is wrong
+        prepare_streams()
         try:
             code = self._run(given, state, complete_var, extra)
         except BrokenPipeError:
-            # Nobody reads any more; Python would complain once more when it closes the stream.
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _forget_output()
             code = Exit.BROKEN_PIPE
+        except OSError as error:  # the JSON document of an error cannot be written either
+            _forget_output()
+            with suppress(OSError, ValueError):
+                print_failure(state.failure(error))
+            code = Exit.FAILED
         sys.exit(int(code))
 
     def _run(self, args: list[str], state: State, complete_var: str | None, extra: dict[str, Any]) -> int:
@@ -53,6 +57,9 @@ class App(Group):
         except click.exceptions.Exit as ended:
             return ended.exit_code
         except click.exceptions.NoArgsIsHelpError as error:
+            if state.json:
+                print_failed(state.failure(_no_command(error)), command=state.command, as_json=True)
+                return Exit.USAGE
             sys.stdout.write(f"{error.message}\n")
             return Exit.OK
         except BrokenPipeError:
@@ -67,6 +74,16 @@ class App(Group):
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(str(each.name), each.get_short_help_str(limit=90)) for each in commands])
+
+
+def _forget_output() -> None:
+    """Have nothing more be written; Python would complain once more when it closes the stream."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _no_command(error: click.UsageError) -> click.UsageError:
+    return click.UsageError("Missing command.", error.ctx)
 
 
 @click.group(

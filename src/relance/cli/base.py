@@ -60,9 +60,9 @@ class Command(click.Command):
         super().__init__(*args, **options)
         self.params.extend(shared_options())
 
-    def invoke(self, ctx: click.Context) -> Any:
-        ctx.ensure_object(State).command = ctx.command_path.partition(" ")[2]
-        return super().invoke(ctx)
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.ensure_object(State).command = ctx.command_path.partition(" ")[2]  # also when they are wrong
+        return super().parse_args(ctx, args)
 
 
 class Group(click.Group):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ CONFIG_VARIABLE = "RELANCE_CONFIG"
 STORAGE_VARIABLES = "RELANCE_STORAGE_"
 _KEYS = ("root", "storage", "catalog", "spark", "policy")
 _EXAMPLE = 'root = "path or URI"'
+_MAX_BYTES = 1024 * 1024
+_AT_LINE = re.compile(r"\(at line ([0-9]+), column [0-9]+\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +109,20 @@ def _find_file(named: str | None, folder: Path) -> _File | None:
 
 def _read(path: Path) -> _File:
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            what = f"{path} is larger than {_MAX_BYTES:,} bytes"
+            raise CliError(what, "name a file with settings of a catalog", Exit.USAGE)
+        content = tomllib.loads(data.decode())
     except OSError as cause:
         raise CliError(
             f"{path} cannot be read: {cause.strerror}", "check the path and its permissions", Exit.USAGE
         ) from cause
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
+    except (ValueError, RecursionError) as cause:  # TOML, UTF-8, a number or a depth beyond all reason
         # Not the parser's text: it may quote a line with a secret.
-        number = getattr(cause, "lineno", None)
-        line = f" (line {number})" if number else ""
+        found = _AT_LINE.search(str(cause))
+        line = f" (line {found[1]})" if found else ""
         to_do = f"a valid file has lines such as: {_EXAMPLE}"
         raise CliError(f"{path} is not TOML{line}", to_do, Exit.USAGE) from None
     return _checked(path, content)

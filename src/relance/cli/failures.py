@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import re
 import traceback
 from collections.abc import Callable
@@ -66,6 +67,9 @@ def failure_of(error: BaseException, redact: Redact) -> Failure:
     if isinstance(error, OSError) and error.filename is not None:
         what = f"{error.strerror}: {error.filename}"
         return Failure(type(error).__name__, redact(what), "check the path and its permissions", Exit.FAILED)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        to_do = "make room where the output goes; what the command did is done"
+        return Failure(type(error).__name__, str(error.strerror), to_do, Exit.FAILED)
     what = _one_line(f"{type(error).__name__}: {error}")
     return Failure(type(error).__name__, redact(what), _REPORT, Exit.FAILED)
 

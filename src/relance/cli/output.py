@@ -69,6 +69,16 @@ class Answer:
     """Writes to standard output by itself, in place of `text`."""
 
 
+def prepare_streams() -> None:
+    """Have standard output and error take any text: what their encoding lacks is spelt out."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started this: nobody wants to read it
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # until the end
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def print_answer(answer: Answer, *, command: str, as_json: bool) -> Exit:
     """Print an answer, and return the exit code."""
     problem = answer.problem
@@ -132,9 +142,11 @@ def _styled(text: str, style: str = "") -> Any:
 
 
 def _print_json(document: Mapping[str, Any]) -> None:
-    # On a terminal as plain ASCII: text may have characters that move its cursor.
-    json.dump(document, sys.stdout, indent=2, default=plain, ensure_ascii=sys.stdout.isatty())
-    sys.stdout.write("\n")
+    # On a terminal as plain ASCII: text may have characters that move its cursor. All at once, so that what
+    # cannot be written as JSON leaves no half of a document.
+    ascii_only = sys.stdout.isatty() or (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
+    text = json.dumps(document, indent=2, default=plain, ensure_ascii=ascii_only)
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 

@@ -56,10 +56,12 @@ def read_policy(state: State, named: str | None) -> Policy:
         PolicyError: it cannot be used.
     """
     from relance.policy import parse_policy
+    from relance.policy.file.parse import MAX_FILE_BYTES
 
     file = named or _from_settings(state) or DEFAULT_FILE
     try:
-        text = Path(file).read_bytes()
+        with Path(file).open("rb") as stream:
+            text = stream.read(MAX_FILE_BYTES + 1)  # of a file that is too large, enough to tell
     except OSError as cause:
         what = f"the policy {file} cannot be read: {cause.strerror}"
         raise CliError(what, "name the file; docs/policy.md shows how one is written", Exit.USAGE) from cause
