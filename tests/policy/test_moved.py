@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import lance
@@ -11,7 +13,7 @@ from tests.catalog.helpers import ipc
 from tests.policy.lakes import OLD_ROWS, ROWS, Lake, outcomes, rows_of_days, the_policy
 
 from relance.errors import InvalidInputError
-from relance.policy import load_plan, plan, run, run_policy, save_plan
+from relance.policy import load_plan, plan, run, run_policy, runs, save_plan
 from relance.policy.actions import Kind
 from relance.policy.pipeline.steps import StepsJob
 from relance.policy.records import Outcome, RunRecord, RunState
@@ -37,6 +39,17 @@ def test_a_saved_plan_is_the_plan(lake: Lake, tmp_path: Path) -> None:
     save_plan(made, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json") == made
     assert run(lake.catalog, load_plan(tmp_path / "plan.json")).state is RunState.DONE
+
+
+def test_a_run_begins_when_it_is_run_not_when_it_was_planned(lake: Lake, tmp_path: Path) -> None:
+    file = _saved(lake, tmp_path)
+    made = load_plan(file)
+    begun = made.made_at + timedelta(seconds=1)
+    while datetime.now(UTC) < begun:
+        time.sleep(0.1)
+    record = run(lake.catalog, made)
+    assert record.started_at > begun
+    assert [each.head.run for each in runs(lake.catalog, since=begun)] == [made.run]
 
 
 def test_an_edited_plan_is_refused(lake: Lake, tmp_path: Path) -> None:

@@ -227,3 +227,7 @@ def test_a_plan_is_run_once(lake: Lake) -> None:
     assert resume(lake.catalog, made.run).state is RunState.DONE
     with pytest.raises(TransactionNotFoundError, match="cannot be resumed"):
         resume(lake.catalog, made.run)
+    kept = run_record(lake.catalog, made.run)
+    with pytest.raises(InvalidInputError, match="has ended already"):
+        run(lake.catalog, made)
+    assert run_record(lake.catalog, made.run) == kept, "the history still says what it did"

@@ -64,6 +64,13 @@ def test_work_is_done_at_once_and_again_until_it_is_stopped() -> None:
     assert due == [NOON + timedelta(seconds=1), NOON + timedelta(seconds=2)]
 
 
+def test_too_short_a_span_is_refused_before_anything_is_done() -> None:
+    done: list[int] = []
+    with pytest.raises(InvalidInputError, match="at least 1 second"):
+        repeat(timedelta(0), lambda: done.append(1))
+    assert not done
+
+
 def test_what_work_raises_ends_the_loop() -> None:
     def work() -> None:
         raise InvalidInputError("no")

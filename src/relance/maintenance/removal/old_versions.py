@@ -59,7 +59,7 @@ class CleanUp:
     allow_young: bool = False
     """Let the policy also take versions younger than 24 hours, and files that no version names."""
     as_of: int | None = None
-    """Count versions as if this one were the latest: newer ones stay, and no older one goes in their place."""
+    """Count versions as if this one were the latest: newer ones stay, and no older one goes for them."""
     look_for_clones: bool = True
     """Open the other tables of the root to see whether they read files of this one."""
     giant_files: int = GIANT_FILES

@@ -57,6 +57,8 @@ class RunPlan:
     """Only tables with an action, and all that are dropped; without their columns."""
     ended_at: datetime | None = None
     message: str = ""
+    began_at: datetime | None = None
+    """When it was begun to run, which may be long after it was made."""
 
     @property
     def record(self) -> RunRecord:
@@ -68,7 +70,7 @@ class RunPlan:
             actor=self.actor,
             state=self.state,
             engine=self.engine,
-            started_at=self.made_at,
+            started_at=self.began_at or self.made_at,
             ended_at=self.ended_at,
             before=self.before,
             after=None,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from relance.errors import InvalidInputError
 from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
 from relance.maintenance.runner import Runner, open_catalog
 from relance.maintenance.work import CatalogRef
@@ -95,8 +96,10 @@ def run(
     require_root(made, context.root.uri)
     made = replace(made, actor=actor or this_actor())
     if made.state is RunState.REFUSED:
-        return _refuse(context, made, made.message)
+        return _refuse(context, replace(made, began_at=context.clock.now()), made.message)
     with held(context, made.run, made.actor, wait=wait) as lease:
+        _require_new(context, made.run)
+        made = replace(made, began_at=context.clock.now())
         choice = _choice(made, engine, spark)
         if moved := moved_tables(reference, choice, made):
             return _refuse(context, made, _told(moved))
@@ -146,6 +149,16 @@ def who_runs(catalog: DirectoryNamespace | CatalogRef) -> Holder | None:
 def _choice(made: RunPlan, engine: Engine | str, spark: Runner | None) -> Choice:
     tables = {each.action.table for each in made.steps if each.outcome is Outcome.PLANNED}
     return choose(parse_engine(engine), spark, tables=len(tables))
+
+
+def _require_new(context: Context, name: str) -> None:
+    """Check that no run of a plan has ended: a second one would write over what the history says of it."""
+    for known in History(context).runs(run=name):
+        if known.state in {RunState.DONE, RunState.FAILED}:
+            raise InvalidInputError(
+                f"run {name} has ended already, {known.started_at:%Y-%m-%d %H:%M:%S} UTC: "
+                "a plan is run once; plan again"
+            )
 
 
 def _refuse(context: Context, made: RunPlan, why: str) -> RunRecord:

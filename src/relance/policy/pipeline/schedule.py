@@ -44,7 +44,11 @@ def repeat(
 
     What `work` raises ends the loop: whoever wants it to go on catches it there. `told` is called with the
     next moment while the loop waits. Returns how often it was called.
+
+    Raises:
+        InvalidInputError: the span is too short.
     """
+    next_time(_EPOCH, every)  # before anything is done
     ended, now = stop or threading.Event(), (clock or SystemClock()).now
     done = 0
     if at_once and not ended.is_set():
