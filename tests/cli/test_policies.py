@@ -10,10 +10,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.cli.helpers import Lake, environment, run
 
+from relance.cli import asking
+from relance.cli.app import app
 from relance.cli.policies import KINDS
+from relance.cli.shapes import SHAPES
+from relance.maintenance.runner import open_catalog
+from relance.policy import parse_policy, plan
 from relance.policy.actions import Kind
+from relance.policy.pipeline.plan_file import begin
+from relance.policy.pipeline.planning import ref_of
 
 POLICY = """
 [limits]
@@ -63,6 +71,7 @@ def test_a_bad_policy_is_told_with_line_and_key(tmp_path: Path) -> None:
     bad.write_text('[[rules]]\nname = "x"\ntables = "**"\ncompact = { min_fragmens = 2 }\n')
     ran = run("policy", "check", str(bad), "--json")
     assert ran.exit_code == 2
+    assert set(ran.document["result"]) == set(SHAPES["policy check"]), "as for a good one"
     (problem,) = ran.document["result"]["problems"]
     assert problem["line"] == 4
     assert "min_fragmens" in problem["key"]
@@ -168,6 +177,33 @@ def test_options_that_do_not_go_together(lake: Lake, file: str) -> None:
     assert lake.run("run", file, "--run", "x").exit_code == 2
     assert lake.run("run", file, "--every", "1h").exit_code == 5
     assert lake.run("run", "--resume").exit_code == 3
+
+
+def test_a_run_is_resumed_only_when_what_is_left_may_go(
+    lake: Lake, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(lake.catalog, parse_policy(POLICY, file=file))
+    begin(open_catalog(ref_of(lake.catalog)), made)  # and its process was stopped
+    ran = lake.run("run", "--resume")
+    assert ran.exit_code == 5
+    assert "1 action of this run cannot be undone" in ran.err
+    assert lake.json("query", "readings", "--count")["rows"] == 3
+    monkeypatch.setattr(asking, "is_somebody_there", lambda: True)
+    asked = CliRunner().invoke(app, ["--root", str(lake.folder), "run", "--resume"], input="n\n")
+    assert asked.exit_code == 5
+    assert "delete_rows readings: 1 row" in asked.stderr
+    monkeypatch.undo()
+    assert lake.json("run", "--resume", "--yes")["record"]["run"] == made.run
+    assert lake.json("query", "readings", "--count")["rows"] == 2
+    assert lake.run("run", "--resume", "--run", made.run).exit_code == 3
+
+
+def test_only_names_a_table_that_is_there(lake: Lake, file: str) -> None:
+    for command in (["plan", file], ["run", file, "--yes"], ["run", file, "--yes", "--every", "1h"]):
+        ran = lake.run(*command, "--only", "readngs")
+        assert ran.exit_code == 3, ran
+        assert "there is no table readngs" in ran.err
+    assert lake.run("plan", file, "--only", "readings").exit_code == 0
 
 
 def test_history_and_report(lake: Lake, file: str, tmp_path: Path) -> None:

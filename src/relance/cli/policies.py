@@ -99,7 +99,8 @@ def check(state: State, file: str | None) -> Answer:
             Exit.USAGE,
             13,
         )
-        return Answer({"problems": problems}, text, problem)
+        named = error.problems[0].file
+        return Answer({"file": named, "problems": problems, "rules": [], "limits": {}}, text, problem)
     rules = [
         {
             "name": each.name,

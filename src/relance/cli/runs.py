@@ -80,9 +80,15 @@ def _engine(state: State, engine: str | None, master: str | None) -> dict[str, A
     return {"engine": "spark", "spark": runner_for(session, "spark")}
 
 
-def _chosen(only: Sequence[Id], kinds: Sequence[str]) -> dict[str, Any]:
+def _chosen(state: State, only: Sequence[Id], kinds: Sequence[str]) -> dict[str, Any]:
+    """Return how the pipeline is told what to look at; a table that was never there is a mistake."""
+    from relance.lifecycle.status import NotFound
     from relance.policy.actions import Kind
 
+    for each in only:
+        if isinstance(state.catalog.table_status(each), NotFound):
+            what = f"there is no table {id_text(each)}"
+            raise CliError(what, "see what is there: relance ls --tree", Exit.NOT_FOUND)
     chosen: list[Kind] | None = [Kind(each) for each in kinds] or None
     return {"only": list(only) or None, "kinds": chosen}
 
@@ -93,7 +99,7 @@ def _plan(
     from relance.policy import plan as make_plan
 
     policy = read_policy(state, file)
-    return make_plan(state.catalog, policy, **_chosen(only, kinds), **where, progress=job_bar())
+    return make_plan(state.catalog, policy, **_chosen(state, only, kinds), **where, progress=job_bar())
 
 
 @click.command(cls=Command)
@@ -135,18 +141,16 @@ def run(
     where = _engine(state, engine, master)
     common = {**where, "wait": wait, "actor": actor, "progress": job_bar()}
     if resume:
-        from relance.policy import resume as resume_run
-
-        return record_answer(resume_run(state.catalog, name, **common), html=html)
+        return record_answer(_resume(state, name, common, yes=yes), html=html)
     if saved is not None:
         return record_answer(_run_saved(state, saved, common, yes=yes), html=html)
     if every is not None:
-        return _run_often(state, file, every, {**_chosen(only, kinds), **common}, html)
+        return _run_often(state, file, every, {**_chosen(state, only, kinds), **common}, html)
     if yes:
         from relance.policy import run_policy
 
         policy = read_policy(state, file)
-        record = run_policy(state.catalog, policy, **_chosen(only, kinds), **common)
+        record = run_policy(state.catalog, policy, **_chosen(state, only, kinds), **common)
         return record_answer(record, html=html)
     made = _plan(state, file, only, kinds, where)
     return record_answer(_run_shown(state, made, common, yes=False), html=html)
@@ -185,6 +189,24 @@ def _run_saved(state: State, file: str, common: dict[str, Any], *, yes: bool) ->
 def _run_shown(state: State, made: RunPlan, common: dict[str, Any], *, yes: bool) -> RunRecord:
     """Show what goes for good, ask, and run exactly that."""
     from relance.policy import run as run_plan
+
+    _ask(made, yes=yes)
+    return run_plan(state.catalog, made, **common)
+
+
+def _resume(state: State, name: str | None, common: dict[str, Any], *, yes: bool) -> RunRecord:
+    """Show what is left to go for good of a run, ask, and bring it to its end."""
+    from relance.policy import resume as resume_run
+    from relance.policy.pipeline.runs import left_of
+
+    if not yes:
+        left = left_of(state.catalog, name)
+        _ask(left, yes=False, preview=f"relance report {left.run} shows what is done")
+        name = left.run  # and not one that was stopped since
+    return resume_run(state.catalog, name, **common)
+
+
+def _ask(made: RunPlan, *, yes: bool, preview: str = "relance plan shows what would go") -> None:
     from relance.policy.records import Outcome, RunState
 
     going = [
@@ -201,9 +223,8 @@ def _run_shown(state: State, made: RunPlan, common: dict[str, Any], *, yes: bool
             f"{plural(len(going), 'action')} of this run",
             lines,
             yes=yes,
-            preview="relance plan shows what would go",
+            preview=preview,
         )
-    return run_plan(state.catalog, made, **common)
 
 
 def _estimate(planned: Any) -> str:

@@ -141,6 +141,18 @@ def resume(
         return Execution(context, reference, made, choice, lease, progress, resumed=True).run()
 
 
+def left_of(catalog: DirectoryNamespace | CatalogRef, name: str | None = None) -> RunPlan:
+    """Return what `resume` would do: the plan of a stopped run with the steps that are not done.
+
+    Raises:
+        TransactionNotFoundError: there is no such run.
+    """
+    context = open_catalog(ref_of(catalog))
+    made = begun(context, name)
+    done = History(context).actions(made.run)
+    return replace(made, steps=tuple(each for each in made.steps if each.number not in done))
+
+
 def who_runs(catalog: DirectoryNamespace | CatalogRef) -> Holder | None:
     """Return who runs a policy over a lake now; None when nobody does."""
     return holder_of(open_catalog(ref_of(catalog)))
