@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from tests.cli.helpers import ROWS, Lake, ipc
 
 
@@ -139,3 +140,10 @@ def test_control_characters_of_the_data_do_not_reach_the_terminal(lake: Lake) ->
     text = lake.ok("show", "bad")
     assert "\x1b" not in text
     assert "\\u{1B}[31mred" in text
+
+
+def test_types_are_shown_as_people_write_them(lake: Lake) -> None:
+    prices = pa.table({"price": pa.array([1]).cast(pa.decimal128(30, 2))})
+    lake.catalog.create_table({"id": ["prices"]}, ipc(prices))
+    (column,) = lake.json("show", "prices")["columns"]
+    assert column["type"] == "decimal128(30, 2)"

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 
 import click
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
@@ -187,6 +189,36 @@ def test_a_traceback_is_printed_only_with_debug(lake: Lake) -> None:
 
 def test_ids_in_errors_are_written_as_commands_take_them(lake: Lake) -> None:
     assert "'prod.nothing'" in lake.run("query", "prod.nothing").err
+
+
+def test_a_duration_has_a_unit(lake: Lake) -> None:
+    ran = lake.run("drop", "readings", "--ttl", "30")
+    assert ran.exit_code == 2
+    assert "has no unit" in ran.err
+    assert lake.ok("status", "readings") == "readings exists\n"
+
+
+def test_errors_lead_to_the_exit_code_and_the_command_that_helps(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text("")
+    lake.ok("import", "prod.`odd name`", _parquet(tmp_path))
+    lake.ok("protect", "prod.users")
+    lake.ok("drop", "prod.`odd name`")
+    for command, code, said in (
+        (["query", "readings", "--columns", "nope"], 2, "relance show TABLE"),
+        (["query", "readings", "-o", str(tmp_path / "no" / "x.csv")], 2, "create the folder first"),
+        (["query", "readings", "-o", str(tmp_path / "there.csv")], 2, "pass --overwrite"),
+        (["drop", "prod.users"], 4, "relance unprotect prod.users"),
+        (["run", "--resume", "--run", "x"], 3, "relance history"),
+        (["show", "prod.`odd name`"], 3, "table 'prod.`odd name`' was dropped"),
+    ):
+        ran = lake.run(*command)
+        assert (ran.exit_code, said in ran.err) == (code, True), (command, ran)
+        assert "(['" not in ran.err
+
+
+def _parquet(folder: Path) -> str:
+    pa.parquet.write_table(pa.table({"x": [1]}), folder / "x.parquet")
+    return str(folder / "x.parquet")
 
 
 def test_a_root_without_permission_leads_to_the_stores_exit_code(

@@ -32,7 +32,8 @@ class _Known:
 
 
 _UNDROP_CALL = re.compile(r":?\s*undrop_table\((\[.*?\])\)")
-_OBJECT_ID = re.compile(r"'([^'\s]*\$[^'\s]*)'")
+_UNPROTECT_CALL = re.compile(r":?\s*unprotect\((\[.*?\])\) first")
+_OBJECT_ID = re.compile(r"(?<=\btable id )'([^']+)'|'([^'\s]*\$[^'\s]*)'")
 _FLAG = re.compile(r"\b([a-z]+(?:_[a-z]+)*)=True\b")
 _REPORT = "this should not happen: run it again with --debug, and report what it prints"
 
@@ -96,11 +97,14 @@ def _of_relance(error: RelanceError, redact: Redact) -> Failure:
     if type(error).__name__ == "PolicyError":
         return _of_policy(error, redact)
     what, exit_code = _one_line(str(error)), exit_of(error)
-    called = _UNDROP_CALL.search(what)
+    called, guarded = _UNDROP_CALL.search(what), _UNPROTECT_CALL.search(what)
     known = next((each for each in _KNOWN if each.words in what), None)
     if called is not None:
         to_do = f"bring it back: relance undrop {_written(called[1])}"
         what = what[: called.start()] + what[called.end() :]
+    elif guarded is not None:
+        to_do = f"if it may go after all: relance unprotect {_written(guarded[1])}"
+        what = what[: guarded.start()] + what[guarded.end() :]
     elif known is not None:
         to_do, exit_code = known.to_do, known.exit_code or exit_code
     else:
@@ -111,7 +115,7 @@ def _of_relance(error: RelanceError, redact: Redact) -> Failure:
 def _as_typed(what: str) -> str:
     """Return a message of the library in the words of the command line."""
     # The library writes 'a$b', which a shell takes for something else; commands take a.b.
-    what = _OBJECT_ID.sub(lambda found: f"'{id_text(found[1].split('$'))}'", what)
+    what = _OBJECT_ID.sub(lambda found: f"'{id_text((found[1] or found[2]).split('$'))}'", what)
     what = _FLAG.sub(lambda found: f"--{found[1].replace('_', '-')}", what)
     return what.replace("table id '", "table '")
 
@@ -147,8 +151,14 @@ _KNOWN = (
     _Known("is not dropped", "there is nothing to bring back: see relance ls --dropped"),
     _Known("No field named", "see the columns: relance show TABLE"),
     _Known("does not tell what it holds", "pass --format"),
+    _Known("or overwrite it", "choose another name, or pass --overwrite"),
     _Known("there is no folder", "create the folder first"),
     _Known("to resume", "see the runs: relance history", Exit.NOT_FOUND),
+    _Known("be resumed", "see the runs: relance history", Exit.NOT_FOUND),
+    _Known(
+        "manifest_enabled=true",
+        "in relance.toml: [catalog] manifest_enabled = true; or RELANCE_MANIFEST_ENABLED=true",
+    ),
     _Known("there is no table or namespace", "see what is there: relance ls --tree", Exit.NOT_FOUND),
     _Known("is protected", "if it may go after all: relance unprotect TABLE"),
 )

@@ -250,6 +250,8 @@ def _table_text(result: dict[str, Any]) -> list[Part]:
 def _type_text(kind: Any) -> str:
     inner = [f"{each.name}: {_type_text(each.type)}" for each in kind.fields or []]
     length = f"[{kind.length}]" if kind.length is not None else ""
+    if kind.length is not None and kind.type.startswith("decimal"):  # the spec keeps both in one number
+        length = "({}, {})".format(*divmod(kind.length, 1000))
     return f"{kind.type}{length}" + (f"<{', '.join(inner)}>" if inner else "")
 
 
