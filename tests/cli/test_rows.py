@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -90,6 +91,25 @@ def test_query_does_not_overwrite_a_file_unless_told(lake: Lake, tmp_path: Path)
     assert out.read_text() == "mine"
     lake.ok("query", "readings", "-o", str(out), "--overwrite")
     assert out.read_text().startswith('"id"')
+
+
+def test_nothing_takes_the_place_of_a_pipe_or_of_a_link(lake: Lake, tmp_path: Path) -> None:
+    pipe, link, out = tmp_path / "pipe", tmp_path / "link.csv", tmp_path / "rows.csv"
+    os.mkfifo(pipe)
+    ran = lake.run("export", "readings", str(pipe), "--format", "csv", "--overwrite")
+    assert (ran.exit_code, pipe.is_fifo()) == (2, True), ran
+    out.write_text("old")
+    link.symlink_to(out)
+    lake.ok("export", "readings", str(link), "--overwrite")
+    assert link.is_symlink()
+    assert out.read_text().startswith('"id"')
+
+
+def test_a_csv_whose_headings_are_no_text_is_told(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b"\xff\xfe,b\n1,2\n")
+    ran = lake.run("import", "odd", str(tmp_path / "x.csv"))
+    assert ran.exit_code == 2
+    assert "x.csv cannot be read" in ran.err
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow"])

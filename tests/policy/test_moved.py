@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -39,6 +41,21 @@ def test_a_saved_plan_is_the_plan(lake: Lake, tmp_path: Path) -> None:
     save_plan(made, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json") == made
     assert run(lake.catalog, load_plan(tmp_path / "plan.json")).state is RunState.DONE
+
+
+def test_a_plan_is_written_into_a_pipe_and_through_a_link(lake: Lake, tmp_path: Path) -> None:
+    made = plan(lake.catalog, the_policy(), only=[["readings"]])
+    link, pipe = tmp_path / "link.json", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "plan.json")
+    save_plan(made, link)
+    assert link.is_symlink()
+    assert load_plan(tmp_path / "plan.json") == made
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit(pipe.read_bytes)
+        save_plan(made, pipe)
+        assert read.result(timeout=30) == (tmp_path / "plan.json").read_bytes()
+    assert pipe.is_fifo()
 
 
 def test_a_run_begins_when_it_is_run_not_when_it_was_planned(lake: Lake, tmp_path: Path) -> None:

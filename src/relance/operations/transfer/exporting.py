@@ -93,8 +93,12 @@ def export_table(
     place = Path(path)
     if place.is_dir() or (place.exists() and not overwrite):
         raise InvalidInputError(f"{path!r} exists: choose another name, or overwrite it")
+    if place.exists() and not place.is_file():
+        # A file that takes its place would take it from everybody: think of /dev/null.
+        raise InvalidInputError(f"{path!r} is a device or a pipe: choose the name of a file")
     if not place.parent.is_dir():
         raise InvalidInputError(f"there is no folder {str(place.parent)!r}")
+    place = place.resolve()  # what a link leads to is written anew, not the link
     reader = scan(context, parts, chosen)
     handle, partial = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
     try:

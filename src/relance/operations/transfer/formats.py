@@ -81,7 +81,8 @@ def open_rows(paths: Sequence[str], kind: Format) -> tuple[pa.Schema, Iterator[p
         raise InvalidInputError(f"rows are read from {', '.join(READABLE)}, not from json")
     with _read_errors(files[0]):
         schema = _schema(files[0], kind)
-    if len(set(schema.names)) < len(schema.names):
+        names = schema.names  # decoded only now
+    if len(set(names)) < len(names):
         raise InvalidInputError(f"{files[0]} has two columns of the same name")
     return schema, _batches(files, kind, schema)
 

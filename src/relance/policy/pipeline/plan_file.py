@@ -57,8 +57,12 @@ def decode_plan(data: bytes, *, what: str) -> RunPlan:
 
 
 def save_plan(plan: RunPlan, file: str | os.PathLike[str]) -> None:
-    """Write a plan to a local file, whole or not at all."""
+    """Write a plan to a local file, whole or not at all; a device or a pipe is written to as it is."""
     target = Path(file)
+    if target.exists() and not target.is_file():
+        target.write_bytes(encode_plan(plan))
+        return
+    target = target.resolve()  # what a link leads to is written anew, not the link
     part = target.with_name(f".{target.name}.{os.getpid()}")
     part.write_bytes(encode_plan(plan))
     part.replace(target)
