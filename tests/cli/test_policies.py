@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from tests.cli.helpers import Lake, environment, run
 
+from relance import policy
 from relance.cli import asking
 from relance.cli.app import app
 from relance.cli.policies import KINDS
@@ -20,6 +23,7 @@ from relance.cli.shapes import SHAPES
 from relance.maintenance.runner import open_catalog
 from relance.policy import parse_policy, plan
 from relance.policy.actions import Kind
+from relance.policy.pipeline import schedule
 from relance.policy.pipeline.plan_file import begin
 from relance.policy.pipeline.planning import ref_of
 
@@ -221,6 +225,23 @@ def test_history_and_report(lake: Lake, file: str, tmp_path: Path) -> None:
     assert "<html" in page.read_text()
     assert done["run"] in lake.ok("report", done["run"])
     assert lake.run("report", "nothing").exit_code == 3
+
+
+def test_what_ends_one_run_does_not_end_those_after_it(
+    lake: Lake, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*arguments: object, **options: object) -> None:
+        raise OSError("an executor was lost")
+
+    def twice(every: timedelta, work: Callable[[], None], **options: object) -> None:
+        work()
+        work()
+
+    monkeypatch.setattr(policy, "run_policy", lost)
+    monkeypatch.setattr(schedule, "repeat", twice)
+    found = lake.json("run", file, "--every", "1h", "--yes")["runs"]
+    assert [each["state"] for each in found] == ["failed", "failed"]
+    assert "an executor was lost" in found[1]["error"]["message"]
 
 
 def test_runs_come_again_until_they_are_stopped(lake: Lake, file: str, tmp_path: Path) -> None:

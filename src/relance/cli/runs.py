@@ -240,7 +240,6 @@ def _run_often(
     state: State, file: str | None, every: timedelta, arguments: dict[str, Any], html: str | None
 ) -> Answer:
     """Run now and at each full span, until a signal comes; what one run meets does not end the others."""
-    from relance.errors import RelanceError
     from relance.policy import run_policy
     from relance.policy.pipeline.schedule import repeat, stopped_by_signals
 
@@ -250,7 +249,7 @@ def _run_often(
     def work() -> None:
         try:
             record = run_policy(state.catalog, read_policy(state, file), **arguments)
-        except (RelanceError, CliError) as error:
+        except Exception as error:  # noqa: BLE001  # also what only this night brought, such as a lost executor
             failure = state.failure(error)
             runs.append({"run": None, "state": "failed", "error": failure.as_json()})
             note(f"error: {failure.what}")
