@@ -32,7 +32,8 @@ def keep_healthy(spark: SparkSession, catalog: relance.DirectoryNamespace) -> No
         console.print(f"{entry.head.actor}  {entry.record.action.kind:16} {entry.record.outcome}")
     again = relance.spark.plan_policy(spark, wanted)
     due = [each for each in again.steps if each.outcome is Outcome.PLANNED]
-    console.print(f"a plan right after it has {amounts.plural(len(due), 'action')} left: time goes on")
+    left = amounts.plural(len(due), "action")
+    console.print(f"a plan right after it has {left}: versions that this run made old go in the next")
     REPORT.write_text(to_html(record))
 
 
