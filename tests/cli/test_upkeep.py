@@ -74,6 +74,20 @@ def test_cleanup_leaves_young_and_tagged_versions(lake: Lake) -> None:
     assert "first" in tagged.err
 
 
+def test_cleanup_with_a_table_that_cannot_be_read_says_how_to_go_on(lake: Lake) -> None:
+    rules = ("prod.users", "--older-than", "0s", "--allow-young", "--skip-tagged", "--yes")
+    lake.catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
+    broken = lake.folder / "broken.lance" / "_versions"
+    broken.mkdir(parents=True)
+    (broken / "1.manifest").write_bytes(b"no manifest")
+    refused = lake.run("cleanup", *rules)
+    assert refused.exit_code != 0
+    assert "--ignore-clones" in refused.err
+    assert len(lake.json("versions", "prod.users")["versions"]) == 3
+    lake.ok("cleanup", *rules, "--ignore-clones")
+    assert len(lake.json("versions", "prod.users")["versions"]) == 2
+
+
 def test_migrate_gives_directories_rows(tmp_path: Path) -> None:
     flat = DirectoryNamespace(root=str(tmp_path / "flat"), manifest_enabled="false")
     flat.create_table({"id": ["old"]}, ipc(ROWS))

@@ -57,7 +57,9 @@ PARTS: Mapping[Kind, st.SearchStrategy[Any]] = {
     | _table({"max_lag_rows": st.integers(0, 100), "max_lag_ratio": _SHARES, "segment_rows": _COUNTS}),
     Kind.CLEAN_UP: st.just(False)
     | st.fixed_dictionaries({"older_than": _OLD}, optional={"retain_versions": _COUNTS, **_RATE})
-    | st.fixed_dictionaries({"retain_versions": _COUNTS}, optional={"allow_young": _FLAGS}),
+    | st.fixed_dictionaries(
+        {"retain_versions": _COUNTS}, optional={"allow_young": _FLAGS, "ignore_clones": _FLAGS}
+    ),
     Kind.PURGE: _FLAGS | _table(_RATE),
 }
 ROOT_PARTS: Mapping[Kind, st.SearchStrategy[Any]] = {

@@ -182,8 +182,8 @@ def test_defaults_are_those_of_the_jobs() -> None:
         ('clean_up.older_than = "7d"', {"before": "2026-11-09T12:00:00+00:00"}),
         ("clean_up.retain_versions = 3", {"before": "2026-11-15T12:00:00+00:00", "retain_versions": 3}),
         (
-            "clean_up = { retain_versions = 3, allow_young = true }",
-            {"retain_versions": 3, "allow_young": True},
+            "clean_up = { retain_versions = 3, allow_young = true, ignore_clones = true }",
+            {"retain_versions": 3, "allow_young": True, "ignore_clones": True},
         ),
         (
             'clean_up = { older_than = "1h", allow_young = true, rate_limit = 5 }\nrate_limit = 9',

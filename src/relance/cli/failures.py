@@ -146,6 +146,10 @@ def _one_line(text: str) -> str:
 
 
 _KNOWN = (
+    _Known(
+        "look_for_clones=False",
+        "mend that table, or drop and purge it, or pass --ignore-clones if the lake has no shallow clones",
+    ),
     _Known("allow_young=True", "choose older ones, or pass --allow-young if no job uses them"),
     _Known("force=True", "wait until then, or pass --force"),
     _Known("is not dropped", "there is nothing to bring back: see relance ls --dropped"),

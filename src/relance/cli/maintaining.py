@@ -204,6 +204,9 @@ def compact(
 )
 @click.option("--skip-tagged", is_flag=True, help="Keep tagged versions without an error.")
 @click.option("--allow-young", is_flag=True, help="Also versions younger than 24 hours.")
+@click.option(
+    "--ignore-clones", is_flag=True, help="Do not look for shallow clones: for a lake that has none."
+)
 @click.option("--rate-limit", type=click.IntRange(min=1), metavar="N", help="Files per second.")
 @dry_run_option
 @yes_option
@@ -218,6 +221,7 @@ def cleanup(
     before_version: int | None,
     skip_tagged: bool,
     allow_young: bool,
+    ignore_clones: bool,
     rate_limit: int | None,
     dry_run: bool,
     yes: bool,
@@ -239,7 +243,7 @@ def cleanup(
         error_if_tagged_old_versions=not skip_tagged,
         rate_limit=rate_limit,
     )
-    job = CleanUp(policy, allow_young=allow_young)
+    job = CleanUp(policy, allow_young=allow_young, look_for_clones=not ignore_clones)
     planned = run_job(state, job, list(tables) or None, dry_run=True, engine="local", master=None)
     due = [each for each in planned.results if each.planned is not None and _removes(each)]
     nothing = "no version is old enough"

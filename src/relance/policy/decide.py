@@ -8,7 +8,7 @@ Settings by kind; those in brackets are left out when they are not set:
     compact            target_rows, deletion_threshold, defer_index_remap, [target_bytes], [partial_progress],
                        [batch_size]: fields of relance.maintenance.Compact
     refresh_indexes    max_lag_rows, max_lag_ratio, segment_rows: fields of RefreshIndexes
-    clean_up           [before] (ISO, UTC), [retain_versions], [rate_limit], [allow_young]
+    clean_up           [before] (ISO, UTC), [retain_versions], [rate_limit], [allow_young], [ignore_clones]
     purge              deletion_id, [rate_limit]
     remove_orphans     before (ISO, UTC), with_versions, [allow_young], [rate_limit]
     maintain_manifest  none
@@ -193,6 +193,7 @@ def _clean_up(part: VersionRetention, facts: TableFacts, asked: Asked) -> Verdic
             retain_versions=part.retain_versions,
             rate_limit=part.rate_limit or asked.rate_limit,
             allow_young=part.allow_young or None,
+            ignore_clones=part.ignore_clones or None,
         ),
     )
 

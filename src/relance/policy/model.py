@@ -77,6 +77,7 @@ class VersionRetention:
     older_than: timedelta | None = None
     retain_versions: int | None = None
     allow_young: bool = False
+    ignore_clones: bool = False
     rate_limit: int | None = None
 
 

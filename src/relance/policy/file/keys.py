@@ -67,6 +67,7 @@ PART_KEYS: Mapping[Kind, tuple[Key, ...]] = {
         Key("older_than", Holds.DURATION, "Age from which a version may go."),
         Key("retain_versions", Holds.COUNT, "So many of the latest versions stay."),
         Key("allow_young", Holds.FLAG, "Let versions younger than 24 hours go."),
+        Key("ignore_clones", Holds.FLAG, "Do not look for shallow clones: for a lake that has none."),
         _RATE,
     ),
     Kind.PURGE: (_RATE,),

@@ -68,7 +68,7 @@ def _refresh_indexes(settings: dict[str, Any], around: Around) -> Job:
 
 
 def _clean_up(settings: dict[str, Any], around: Around) -> Job:
-    known = _known(settings, "before", "retain_versions", "rate_limit", "allow_young")
+    known = _known(settings, "before", "retain_versions", "rate_limit", "allow_young", "ignore_clones")
     before = known.get("before")
     policy = CleanupPolicy(
         before_timestamp=None if before is None else datetime.fromisoformat(before),
@@ -79,7 +79,11 @@ def _clean_up(settings: dict[str, Any], around: Around) -> Job:
     )
     # Versions that came since the plan, also by this run's own actions, make no older one go in their place.
     return CleanUp(
-        policy, allow_young=bool(known.get("allow_young", False)), as_of=around.version, run=around.run
+        policy,
+        allow_young=bool(known.get("allow_young", False)),
+        look_for_clones=not known.get("ignore_clones", False),
+        as_of=around.version,
+        run=around.run,
     )
 
 
