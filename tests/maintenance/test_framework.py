@@ -28,6 +28,7 @@ from relance.maintenance.work import CatalogRef, Effect, Estimate, Result, Table
 from relance.operations.context import Context
 
 PLANNED = Estimate(rows=3)
+T0 = ("t0",)
 TABLES = tuple((f"t{number}",) for number in range(10))
 
 
@@ -235,6 +236,49 @@ def test_what_a_run_has_yielded_it_forgets(catalog: CatalogRef) -> None:
         answers.add(done.value)
         most = max(most, len(answers))
     assert most < 5
+
+
+@dataclass(frozen=True)
+class Refusing:
+    """Tells its number, or fails."""
+
+    number: int
+    seen: list[int]
+    weight: float
+
+    def run(self, context: Context) -> int:
+        self.seen.append(self.number)
+        if self.number == 1:
+            raise InvalidInputError("not this one")
+        return self.number
+
+
+@dataclass(frozen=True)
+class Writing:
+    """A plan whose tasks write something: what ended well is thrown away when another one fails."""
+
+    tasks: tuple[Refusing, ...]
+    thrown_away: list[int]
+    estimate: Estimate = PLANNED
+
+    def finish(self, context: Context, values: Sequence[int]) -> Effect:
+        raise AssertionError("a task failed")
+
+    def discard(self, context: Context, values: Sequence[int]) -> None:
+        self.thrown_away.extend(values)
+
+
+@pytest.mark.parametrize("weight", [0.01, 1.0])
+def test_when_a_task_fails_what_others_wrote_is_thrown_away(catalog: CatalogRef, weight: float) -> None:
+    seen: list[int] = []
+    plan = Writing(tuple(Refusing(each, seen, weight) for each in range(4)), [])
+    job = SimpleNamespace(name="writing", plan=lambda context, table: plan)
+    near = ThreadRunner(1)
+    (result,) = Run(job, catalog, near, near).results([T0])
+    assert isinstance(result.error, InvalidInputError)
+    assert sorted(plan.thrown_away) == [each for each in sorted(seen) if each != 1]
+    if weight < 0.1:  # one by one, and none after the one that fails
+        assert seen == [0, 1]
 
 
 def test_giant_tables_take_turns(catalog: CatalogRef) -> None:

@@ -183,11 +183,20 @@ def test_a_clone_keeps_the_files_that_it_names(root: Root, dropped: bool) -> Non
     assert len(root.dataset("t").versions()) == 1
 
 
-@pytest.mark.parametrize("what", ["tag", "branch"])
-def test_a_name_that_comes_after_the_plan_keeps_its_version(root: Root, what: str) -> None:
-    _history(root)
+def _planned(root: Root, *, sent: bool) -> CleanedInTasks:
+    """Return the plan for the table, as the process has it that made it, or one that it was sent to."""
     plan = _in_tasks().plan(root.context, T)
+    plan = pickle.loads(pickle.dumps(plan)) if sent else plan
     assert isinstance(plan, CleanedInTasks)
+    assert (plan.retired.opened is None) == sent
+    return plan
+
+
+@pytest.mark.parametrize("sent", [False, True])
+@pytest.mark.parametrize("what", ["tag", "branch"])
+def test_a_name_that_comes_after_the_plan_keeps_its_version(root: Root, what: str, sent: bool) -> None:
+    _history(root)
+    plan = _planned(root, sent=sent)
     if what == "tag":
         root.dataset("t").tags.create("late", 3)
     else:
@@ -200,10 +209,10 @@ def test_a_name_that_comes_after_the_plan_keeps_its_version(root: Root, what: st
     assert len(root.dataset("t").versions()) == 2
 
 
-def test_a_version_that_is_restored_after_the_plan_keeps_its_files(root: Root) -> None:
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_version_that_is_restored_after_the_plan_keeps_its_files(root: Root, sent: bool) -> None:
     _history(root)
-    plan = _in_tasks().plan(root.context, T)
-    assert isinstance(plan, CleanedInTasks)
+    plan = _planned(root, sent=sent)
     root.dataset("t", 3).restore()
     removed = [each.run(root.context) for each in plan.tasks]
     assert sum(each.kept for each in removed) > 0

@@ -119,10 +119,12 @@ class Visit:
 
 def _values(plan: TablePlan, context: Context) -> list[Any]:
     """Return what the tasks give, in their order; what takes a while is done by several threads."""
+    if _weight(plan) < _ALONE_SECONDS:
+        return _one_by_one(plan, context)
     values: dict[int, Any] = {}
     fresh: list[int] = []
     failed: RelanceError | None = None
-    with ThreadPoolExecutor(1 if _weight(plan) < _ALONE_SECONDS else _THREADS) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         running = [pool.submit(task.run, context) for task in plan.tasks]
         for number, future in enumerate(running):
             if failed is not None and future.cancel():
@@ -139,6 +141,21 @@ def _values(plan: TablePlan, context: Context) -> list[Any]:
         _discard(context, plan, list(values.values()))
         raise failed
     return [values[number] for number in range(len(running))]
+
+
+def _one_by_one(plan: TablePlan, context: Context) -> list[Any]:
+    """Do the tasks right here: to start a thread would take longer than many a task."""
+    values: dict[int, Any] = {}
+    fresh: list[int] = []
+    try:
+        for number, task in enumerate(plan.tasks):
+            values[number] = task.run(context)
+            fresh.append(number)
+            _land(plan, context, values, fresh)
+    except RelanceError:
+        _discard(context, plan, list(values.values()))
+        raise
+    return list(values.values())
 
 
 def _discard(context: Context, plan: TablePlan | None, values: Sequence[Any]) -> None:

@@ -170,15 +170,21 @@ class LocalDiskStorage:
                         yield _info(key, found)
 
     def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
-        return frozenset(path for path in paths if self._exists(path))
+        reached: set[str] = set()
+        return frozenset(path for path in paths if self._exists(path, reached))
 
-    def _exists(self, path: str) -> bool:
+    def _exists(self, path: str, reached: set[str]) -> bool:
+        """Tell whether a path is there; `reached` keeps the folders to which no link leads."""
         with self._translated(path), suppress(*_GONE):
             if path.endswith("/"):
                 return self._holds_file(path)
             # "Not there" is the common answer, and needs no look for links on the way.
             found = os.lstat(f"{self._directory}/{path}")
-            return stat.S_ISREG(found.st_mode) and bool(self._path(path))
+            folder = check_key(path).rpartition("/")[0]
+            if folder not in reached:
+                self._folder(folder)
+                reached.add(folder)
+            return stat.S_ISREG(found.st_mode)
         return False
 
     def _holds_file(self, folder: str) -> bool:
@@ -210,7 +216,11 @@ class LocalDiskStorage:
         """Unlink files; the folder stays even when it is empty, since a writer may be about to use it."""
         descriptor = os.open(self._folder(folder), os.O_RDONLY | os.O_DIRECTORY)
         try:
-            _unlink_in(descriptor, files)
+            for file in files:
+                try:
+                    os.unlink(check_key(file), dir_fd=descriptor)
+                except (*_GONE, IsADirectoryError):
+                    continue
         finally:
             os.close(descriptor)
 

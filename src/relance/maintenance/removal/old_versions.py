@@ -13,7 +13,7 @@ from typing import Any
 
 import lance
 
-from relance.errors import InternalError, InvalidInputError
+from relance.errors import ConcurrentModificationError, InternalError, InvalidInputError
 from relance.lifecycle.marker_store import new_nonce
 from relance.listing.manifest_files import ManifestFile, list_manifests
 from relance.maintenance.removal.clones import clones_of_run, files_of_clones
@@ -77,10 +77,13 @@ class CleanUp:
             TableNotFoundError: there is no such table.
             InvalidTableStateError: a version that is to go is tagged, or a clone cannot be read.
             InvalidInputError: the policy takes young versions, which was not allowed.
+            ConcurrentModificationError: the table went while it was looked at.
         """
         policy = self._allowed(with_rule(self.policy, context.clock.now()), context.clock.now())
         target = open_for_writing(context, table)
         manifests = list_manifests(context.storage, target.found.directory, None)
+        if not manifests:
+            raise ConcurrentModificationError(f"table id '{target.found.table_id}' has no version any more")
         with target.errors():
             versions = _versions(target.dataset, policy, manifests)
             chosen = policy.choose(self._known(versions), tags_of(target.dataset))
@@ -91,7 +94,7 @@ class CleanUp:
         small = _size(manifests) < self.giant_files
         if small and not cloned and policy.rate_limit is None:
             return CleanedByLance(context, target, chosen, policy, len(versions))
-        return _plan_files(context, target, chosen, policy, cloned, versions=len(versions))
+        return _plan_files(context, target, chosen, policy, cloned, manifests)
 
     def _known(self, versions: Sequence[Version]) -> list[Version]:
         return [each for each in versions if self.as_of is None or each.number <= self.as_of]
@@ -207,8 +210,7 @@ def _plan_files(
     chosen: list[int],
     policy: CleanupPolicy,
     cloned: frozenset[str],
-    *,
-    versions: int,
+    listed: Sequence[ManifestFile],
 ) -> CleanedInTasks | None:
     """Have Lance name the files that go, and cut them up."""
     with target.errors():
@@ -227,7 +229,7 @@ def _plan_files(
     files = [each for each in others if each[0] not in cloned]
     if not manifests and not files:
         return None
-    retired = RetiredVersions.of(context, target, manifests, refs, frozenset(chosen))
+    retired = replace(RetiredVersions.of(context, target, listed[-1], refs, chosen), manifests=manifests)
     # With a rate, a few tasks share it; however many of them run at once, together they keep it.
     count = max(1, -(-len(files) // _PER_TASK))
     count = count if policy.rate_limit is None else min(count, 4)
@@ -237,7 +239,7 @@ def _plan_files(
         for number in range(count)
     )
     size = sum(each[1] for each in (*manifests, *files))
-    return CleanedInTasks(retired, tasks, versions, size, len(others) - len(files))
+    return CleanedInTasks(retired, tasks, len(listed), size, len(others) - len(files))
 
 
 def _weight(files: int, rate: float | None) -> float:

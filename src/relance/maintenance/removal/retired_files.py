@@ -7,7 +7,7 @@ names; the next cleanup takes them when they are seven days old, as it takes any
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import lance
@@ -15,6 +15,7 @@ import lance
 from relance.errors import ConcurrentModificationError, KeyNotFoundError, TableNotFoundError
 from relance.identifiers import TableId
 from relance.lance_errors import lance_errors, open_at
+from relance.listing.manifest_files import ManifestFile
 from relance.maintenance.removal.pacing import batch_size, pacer
 from relance.operations.context import Context
 from relance.operations.places import visible_table
@@ -45,49 +46,60 @@ class RetiredVersions:
     """The version that was the latest."""
     head: tuple[str, str | None]
     """The manifest of that version, and what identifies its bytes: a later table has another one."""
-    manifests: tuple[tuple[str, int], ...]
     refs: frozenset[Ref]
     versions: frozenset[int]
+    manifests: tuple[tuple[str, int], ...] = ()
+    """Of these versions, as far as Lance lets them go."""
+    opened: lance.LanceDataset | None = field(default=None, compare=False, repr=False)
+    """The table as it was opened for the plan, for tasks in the same process."""
 
     @staticmethod
     def of(
         context: Context,
         target: Target,
-        manifests: tuple[tuple[str, int], ...],
+        latest: ManifestFile,
         refs: frozenset[Ref],
-        versions: frozenset[int],
+        versions: Iterable[int],
     ) -> RetiredVersions:
-        """Note what identifies the table that was opened."""
-        planned = int(target.dataset.version)
-        with target.errors():
-            rows = _rows(target.dataset, planned)
-        path = next(
-            each["path"] for each in rows if each["type"] == "manifest" and each["version"] == planned
+        """Note what identifies the table that was opened: the manifest of its latest version."""
+        found, key = target.found, latest.info.key
+        return RetiredVersions(
+            found.table_id,
+            found.directory,
+            latest.version,
+            (key, _identity(context, key)),
+            refs,
+            frozenset(versions),
+            opened=target.dataset,
         )
-        found = target.found
-        key = f"{found.directory}/{path}"
-        head = (key, _identity(context, key))
-        return RetiredVersions(found.table_id, found.directory, planned, head, manifests, refs, versions)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An opened table stays where it is; whoever gets this opens it again.
+        kept = (self.table_id, self.directory, self.planned, self.head)
+        return RetiredVersions, (*kept, self.refs, self.versions, self.manifests)
 
     def retire(self, context: Context) -> lance.LanceDataset:
         """Make sure that the manifests of these versions are gone and that nothing came to name them.
 
-        Returns the table as it is now.
+        Returns the table, opened at some version.
 
         Raises:
             ConcurrentModificationError: it is another table now, or a tag or a branch came since the plan.
         """
         self._require_same(context)
-        uri, options = context.location_of(self.directory), context.lance_options()
-        dataset = open_at(uri, options, str(self.table_id))
+        dataset = self.opened if self.opened is not None else self._open(context)
         self._refuse_new_refs(context, dataset)
         keys = [f"{self.directory}/{path}" for path, _ in self.manifests]
-        if context.storage.which_exist(keys):
+        # Mostly another task was here before; a disk is as fast at removing what is gone as at telling so.
+        if context.storage.cheap_lookups or context.storage.which_exist(keys):
             context.storage.delete_many(keys)
         # Again: a branch that began meanwhile at one of them reads its files. A version without a
         # manifest cannot be tagged or branched, so nothing comes after this look.
         self._refuse_new_refs(context, dataset)
         return dataset
+
+    def _open(self, context: Context) -> lance.LanceDataset:
+        return open_at(context.location_of(self.directory), context.lance_options(), str(self.table_id))
 
     def _require_same(self, context: Context) -> None:
         """Check that the name still leads to the table that was planned for.
@@ -114,10 +126,10 @@ class RetiredVersions:
 
     def named_since(self, context: Context, dataset: lance.LanceDataset) -> frozenset[str]:
         """Return the files that versions name which came since the plan: one may be a restored old one."""
-        if int(dataset.version) <= self.planned:
-            return frozenset()
         with lance_errors(f"table id '{self.table_id}'", context.lance_options()):
-            return frozenset(each["path"] for each in _rows(dataset, self.planned + 1))
+            if int(dataset.latest_version) <= self.planned:
+                return frozenset()
+            return frozenset(each["path"] for each in _rows(self._open(context), self.planned + 1))
 
 
 def named_by_refs(dataset: lance.LanceDataset) -> frozenset[Ref]:
