@@ -20,11 +20,13 @@ import pyarrow as pa
 
 from relance import DirectoryNamespace
 from relance.config import StorageOptions
+from relance.errors import RelanceError
 from relance.manifest.store import Change, Manifest, Snapshot
 from relance.operations.lance_tables import LanceTables, PylanceTables, StagedData, TableHead
+from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.probe import capabilities
-from relance.storage.protocol import Deleted, Level, ObjectInfo, ObjectStorage, Stored, Version
+from relance.storage.protocol import Deleted, Level, ObjectInfo, ObjectStorage, Replacement, Stored, Version
 
 _T = TypeVar("_T")
 
@@ -71,6 +73,10 @@ class MortalStorage:
     def cheap_lookups(self) -> bool:
         return self.inner.cheap_lookups
 
+    @property
+    def requests_at_once(self) -> int:
+        return self.inner.requests_at_once
+
     def read(self, key: str) -> Stored:
         self.life.go_on()
         return self.inner.read(key)
@@ -80,6 +86,9 @@ class MortalStorage:
 
     def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
         return self.life.write(f"replace {key}", lambda: self.inner.replace(key, body, expected=expected))
+
+    def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
+        return replace_each(self, changes)
 
     def delete(self, key: str) -> None:
         self.life.write(f"delete {key}", lambda: self.inner.delete(key))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from relance.errors import (
     KeyNotFoundError,
     PermissionDeniedError,
 )
+from relance.storage import disk_files, local_disk
 from relance.storage.local_disk import LocalDiskStorage
+from relance.storage.protocol import Replacement
 
 
 def _count_up(directory: str, rounds: int) -> None:
@@ -133,3 +136,72 @@ def test_refused_permissions_and_a_full_disk_are_typed_with_the_cause(
         storage.create("a", b"x")
     assert isinstance(full.value.__cause__, OSError)
     assert storage.list_level("").files == ()
+
+
+def _changes(storage: LocalDiskStorage, count: int) -> list[Replacement]:
+    keys = [f"k{number}" for number in range(count)]
+    return [Replacement(key, b"new", storage.create(key, b"old")) for key in keys]
+
+
+@pytest.mark.parametrize("has_call_for_all", [True, False])
+def test_bodies_last_before_names_lead_to_them_and_names_before_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call_for_all: bool
+) -> None:
+    storage, events = LocalDiskStorage(str(tmp_path)), list[str]()
+    changes = _changes(storage, 20)
+
+    def sync_all(descriptor: int) -> None:
+        events.append("all")
+
+    def sync(descriptor: int) -> None:
+        events.append("folder" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
+
+    def move(source: str, target: str, real: Callable[[str, str], None] = os.replace) -> None:
+        events.append("move")
+        real(source, target)
+
+    monkeypatch.setattr(disk_files, "_file_system_sync", lambda: sync_all if has_call_for_all else None)
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", move)
+    storage.replace_many(changes)
+    assert events == [*(["all"] if has_call_for_all else ["file"] * 20), *["move"] * 20, "folder"]
+
+
+def test_the_file_system_is_synced_for_many_files_where_that_can_be_trusted(tmp_path: Path) -> None:
+    sync = disk_files._file_system_sync()
+    if sync is None:
+        pytest.skip("this system has no such call, or one that hides failures")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        sync(-1)
+    with open(tmp_path / "f", "wb") as file:
+        sync(file.fileno())
+
+
+def test_bodies_that_cannot_be_made_to_last_are_never_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalDiskStorage(str(tmp_path))
+    changes = _changes(storage, 3)
+
+    def fail(files: list[str]) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr(local_disk, "sync_files", fail)
+    outcomes = storage.replace_many(changes)
+    assert [type(each) for each in outcomes] == [InternalError] * 3
+    assert {storage.read(each.key).body for each in changes} == {b"old"}
+    assert os.listdir(tmp_path / ".relance-local/tmp") == []
+
+
+def test_names_that_cannot_be_made_to_last_are_not_reported_as_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalDiskStorage(str(tmp_path))
+    first, second = _changes(storage, 2)
+    storage.delete(first.key)
+
+    def fail(folder: str) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr(local_disk, "sync_directory", fail)
+    assert [type(each) for each in storage.replace_many([first, second])] == [KeyChangedError, InternalError]

@@ -7,7 +7,6 @@ place, so that a reader sees the old bytes or the new ones. Locks are flocks on 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import stat
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from relance.errors import (
     InternalError,
@@ -28,7 +26,17 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
 )
-from relance.storage.protocol import Deleted, Level, ObjectInfo, Stored, Version, check_key, check_prefix
+from relance.storage.disk_files import locked, read_file, sync_directory, sync_files, with_parent, write_new
+from relance.storage.protocol import (
+    Deleted,
+    Level,
+    ObjectInfo,
+    Replacement,
+    Stored,
+    Version,
+    check_key,
+    check_prefix,
+)
 
 _OWN_DIRECTORY = ".relance-local"
 """Holds the lock files and half-written bodies; never listed."""
@@ -43,8 +51,6 @@ _LINKS_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 _GONE = (FileNotFoundError, NotADirectoryError)
 """What the file system says when a key is not there."""
-
-_T = TypeVar("_T")
 
 
 class LocalDiskStorage:
@@ -61,36 +67,70 @@ class LocalDiskStorage:
     def cheap_lookups(self) -> bool:
         return True
 
+    @property
+    def requests_at_once(self) -> int:
+        return 1
+
     def read(self, key: str) -> Stored:
         with self._translated(key):
             try:
-                body = _read_file(self._path(key))
+                body = read_file(self._path(key))
             except (*_GONE, IsADirectoryError):
                 raise KeyNotFoundError(f"{key!r} is not in {self.name}") from None
         return Stored(body, _version(body))
 
     def create(self, key: str, body: bytes) -> Version:
-        with self._translated(key), self._written(body) as temporary:
+        with self._translated(key), self._written([body]) as (temporary,):
             path = self._path(key)
-            _with_parent(path, lambda: self._link(temporary, path))
+            with_parent(path, lambda: self._link(temporary, path))
         return _version(body)
 
     def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
-        with self._translated(key), self._written(body) as temporary, self._locked(key):
-            try:
-                path = self._path(key)
-                current = _read_file(path)
-            except _GONE:
-                raise KeyChangedError(f"{key!r} is gone from {self.name}") from None
-            if _version(current) != expected:
-                raise KeyChangedError(f"{key!r} in {self.name} is not what it was")
-            os.replace(temporary, path)
-            _sync_directory(os.path.dirname(path))
-        return _version(body)
+        (outcome,) = self.replace_many([Replacement(key, body, expected)])
+        if isinstance(outcome, RelanceError):
+            raise outcome
+        return outcome
+
+    def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
+        outcomes: dict[int, Version | RelanceError] = {}
+        by_lock: dict[str, list[int]] = {}
+        for number, change in enumerate(changes):
+            by_lock.setdefault(self._lock_of(change.key), []).append(number)
+        try:
+            # The content lasts before a name leads to it: a marker must never come back empty.
+            with self._translated("replace_many"), self._written([each.body for each in changes]) as written:
+                for lock, numbers in by_lock.items():
+                    with locked(lock):
+                        for number in numbers:
+                            outcomes[number] = self._swap(written[number], changes[number])
+                swapped = {n for n, outcome in outcomes.items() if not isinstance(outcome, RelanceError)}
+                for folder in {os.path.dirname(changes[number].key) for number in swapped}:
+                    sync_directory(self._folder(folder))
+        except RelanceError as failure:
+            # None that was swapped, or was still to be, is known to last.
+            refused = {n: outcome for n, outcome in outcomes.items() if isinstance(outcome, RelanceError)}
+            outcomes = {n: refused.get(n, failure) for n in range(len(changes))}
+        return [outcomes[number] for number in range(len(changes))]
+
+    def _swap(self, written: str, change: Replacement) -> Version | RelanceError:
+        """Move a written body into place if the expected version is there. The key's lock is held."""
+        key = change.key
+        try:
+            path = self._path(key)
+            if _version(read_file(path)) != change.expected:
+                return KeyChangedError(f"{key!r} in {self.name} is not what it was")
+            os.replace(written, path)
+        except _GONE:
+            return KeyChangedError(f"{key!r} is gone from {self.name}")
+        except OSError as cause:
+            return self._error_for(key, cause)
+        except RelanceError as error:
+            return error
+        return _version(change.body)
 
     def delete(self, key: str) -> None:
         # Under the lock, so that a replace cannot bring back what was deleted after its check.
-        with self._translated(key), self._locked(key):
+        with self._translated(key), locked(self._lock_of(key)):
             self._unlink(key)
 
     def delete_many(self, keys: Iterable[str]) -> None:
@@ -240,41 +280,33 @@ class LocalDiskStorage:
             if refused.errno not in _LINKS_REFUSED:
                 raise
             self._rename_if_free(temporary, path)
-        _sync_directory(os.path.dirname(path))
+        sync_directory(os.path.dirname(path))
 
     def _rename_if_free(self, temporary: str, path: str) -> None:
         """Create where hard links are refused: look and rename while holding the key's lock."""
-        with self._locked(os.path.relpath(path, self._directory)):
+        with locked(self._lock_of(os.path.relpath(path, self._directory))):
             if os.path.lexists(path):
                 raise KeyExistsError(f"{os.path.basename(path)!r} exists in {self.name}")
             os.rename(temporary, path)
 
     @contextmanager
-    def _written(self, body: bytes) -> Iterator[str]:
-        """Yield a synced temporary file with `body`, and remove it if it was not moved away."""
-        temporary = f"{self._directory}/{_OWN_DIRECTORY}/tmp/{uuid.uuid4().hex}"
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        descriptor = _with_parent(temporary, lambda: os.open(temporary, flags, 0o644))
+    def _written(self, bodies: Sequence[bytes]) -> Iterator[list[str]]:
+        """Yield synced temporary files with the bodies, and remove those that were not moved away."""
+        start = f"{self._directory}/{_OWN_DIRECTORY}/tmp/{uuid.uuid4().hex}"
+        files: list[str] = []
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            yield temporary
+            for number, body in enumerate(bodies):
+                files.append(f"{start}-{number}")
+                write_new(files[-1], body)
+            sync_files(files)
+            yield files
         finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
+            for file in files:
+                with suppress(FileNotFoundError):
+                    os.unlink(file)
 
-    @contextmanager
-    def _locked(self, key: str) -> Iterator[None]:
-        lock = f"{self._directory}/{_OWN_DIRECTORY}/locks/{zlib.crc32(key.encode()) % _LOCKS:02d}"
-        # A descriptor of its own per call: flock then also holds between threads of one process.
-        descriptor = _with_parent(lock, lambda: os.open(lock, os.O_CREAT | os.O_RDWR, 0o644))
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+    def _lock_of(self, key: str) -> str:
+        return f"{self._directory}/{_OWN_DIRECTORY}/locks/{zlib.crc32(key.encode()) % _LOCKS:02d}"
 
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:
@@ -282,22 +314,17 @@ class LocalDiskStorage:
             yield
         except RelanceError:
             raise
-        except PermissionError as cause:
-            raise PermissionDeniedError(f"{key!r} in {self.name}: {cause.strerror}") from cause
         except OSError as cause:
-            if cause.errno in {errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN}:
-                raise ServiceUnavailableError(f"{self.name} cannot be reached: {cause.strerror}") from cause
-            raise InternalError(f"{key!r} in {self.name}: {cause.strerror or cause}") from cause
+            raise self._error_for(key, cause) from cause
 
-
-def _with_parent(path: str, act: Callable[[], _T]) -> _T:
-    """Do `act`, making the parent folder when it is missing: another process may take it away again."""
-    for _ in range(100):
-        try:
-            return act()
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-    return act()
+    def _error_for(self, key: str, cause: OSError) -> RelanceError:
+        error: RelanceError = InternalError(f"{key!r} in {self.name}: {cause.strerror or cause}")
+        if isinstance(cause, PermissionError):
+            error = PermissionDeniedError(f"{key!r} in {self.name}: {cause.strerror}")
+        elif cause.errno in {errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN}:
+            error = ServiceUnavailableError(f"{self.name} cannot be reached: {cause.strerror}")
+        error.__cause__ = cause
+        return error
 
 
 def _unlink_in(folder: int, files: Sequence[str]) -> Deleted:
@@ -323,11 +350,6 @@ def _unlink_in_parallel(folder: int, files: Sequence[str]) -> Deleted:
     return Deleted(sum(part.files for part in parts), sum(part.bytes for part in parts))
 
 
-def _read_file(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
 def _holds_something(entry: os.DirEntry[str]) -> bool:
     """Tell a folder with content from an empty one, mostly from its link count (one per subfolder)."""
     try:
@@ -351,11 +373,3 @@ def _info(key: str, found: os.stat_result) -> ObjectInfo:
     return ObjectInfo(
         key, found.st_size, modified, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
     )
-
-
-def _sync_directory(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from relance.clock import Clock, SystemClock
-from relance.errors import KeyChangedError, KeyExistsError, KeyNotFoundError
+from relance.errors import KeyChangedError, KeyExistsError, KeyNotFoundError, RelanceError
+from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
-from relance.storage.protocol import Deleted, Level, ObjectInfo, Stored, Version, check_key, check_prefix
+from relance.storage.protocol import (
+    Deleted,
+    Level,
+    ObjectInfo,
+    Replacement,
+    Stored,
+    Version,
+    check_key,
+    check_prefix,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,10 @@ class MemoryStorage:
     def cheap_lookups(self) -> bool:
         return False  # it stands in for object stores, where each look is a request
 
+    @property
+    def requests_at_once(self) -> int:
+        return 1
+
     def read(self, key: str) -> Stored:
         found = self._get(key)
         return Stored(found.body, found.version)
@@ -58,6 +72,9 @@ class MemoryStorage:
             if current is None or current.version != expected:
                 raise KeyChangedError(f"{key!r} in {self._name} is not what it was")
             return self._put(key, body)
+
+    def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
+        return replace_each(self, changes)
 
     def delete(self, key: str) -> None:
         with self._lock:

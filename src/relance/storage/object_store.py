@@ -21,9 +21,19 @@ from obstore.exceptions import (
 
 from relance import errors
 from relance.config import StorageOptions
+from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import growing_batches, read_ahead
 from relance.storage.failures import error_for_text, first_line
-from relance.storage.protocol import Deleted, Level, ObjectInfo, Stored, Version, check_key, check_prefix
+from relance.storage.protocol import (
+    Deleted,
+    Level,
+    ObjectInfo,
+    Replacement,
+    Stored,
+    Version,
+    check_key,
+    check_prefix,
+)
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, UpdateVersion
@@ -37,6 +47,9 @@ _DELETE_BATCH = 1000
 
 _PARALLEL = 8
 """Look-ups under way at once."""
+
+_PARALLEL_REQUESTS = 16
+"""What callers with several things to ask may have under way."""
 
 _PARALLEL_DELETES = 4
 """Delete requests under way at once."""
@@ -60,6 +73,10 @@ class ObjectStoreStorage:
     def cheap_lookups(self) -> bool:
         return False
 
+    @property
+    def requests_at_once(self) -> int:
+        return _PARALLEL_REQUESTS
+
     def read(self, key: str) -> Stored:
         with self._translated(key):
             found = self._store.get(check_key(key))
@@ -78,6 +95,9 @@ class ObjectStoreStorage:
             except FileNotFoundError as cause:
                 raise errors.KeyChangedError(f"{key!r} is gone from {self._name}") from cause
             return _version(result["e_tag"], result["version"])
+
+    def replace_many(self, changes: Sequence[Replacement]) -> list[Version | errors.RelanceError]:
+        return replace_each(self, changes)
 
     def delete(self, key: str) -> None:
         with self._translated(key), suppress(FileNotFoundError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NewType, Protocol
 
-from relance.errors import InvalidInputError
+from relance.errors import InvalidInputError, RelanceError
 
 Version = NewType("Version", str)
 """Identifies the exact bytes under a key; equal bytes may have equal versions, so bodies carry a nonce."""
@@ -44,6 +44,15 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """One of several conditional writes: `body` is written if the version there is the expected one."""
+
+    key: str
+    body: bytes
+    expected: Version
+
+
+@dataclass(frozen=True, slots=True)
 class Level:
     """One level of a listing: directories that hold something, and the files beside them."""
 
@@ -69,6 +78,10 @@ class ObjectStorage(Protocol):
     def cheap_lookups(self) -> bool:
         """Whether `which_exist` costs next to nothing, so that a listing may look inside every table."""
 
+    @property
+    def requests_at_once(self) -> int:
+        """How many requests a caller should have under way at a time; 1 when waiting is no part of them."""
+
     def read(self, key: str) -> Stored:
         """Return the object.
 
@@ -90,6 +103,13 @@ class ObjectStorage(Protocol):
         Raises:
             KeyChangedError: another version is there, or none.
             OutcomeUnknownError: no answer came; the object may have been written.
+        """
+
+    def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
+        """Do several replacements of different keys, and return what came of each, in their order.
+
+        Each is what `replace` is: its own condition, its own outcome, and as durable once this returns. They
+        are not one change: others can see some of them done and some not, and so can who comes after a crash.
         """
 
     def delete(self, key: str) -> None:

@@ -17,9 +17,10 @@ from typing import Any, NoReturn, TypeVar
 from greenlet import getcurrent, greenlet
 
 from relance.errors import OutcomeUnknownError, RelanceError
+from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.memory import MemoryStorage
-from relance.storage.protocol import Deleted, Level, ObjectInfo, Stored, Version
+from relance.storage.protocol import Deleted, Level, ObjectInfo, Replacement, Stored, Version
 from relance.testing.clock import ManualClock
 
 _T = TypeVar("_T")
@@ -100,6 +101,10 @@ class SteppedStorage:
     def cheap_lookups(self) -> bool:
         return self._inner.cheap_lookups
 
+    @property
+    def requests_at_once(self) -> int:
+        return self._inner.requests_at_once
+
     def read(self, key: str) -> Stored:
         return self._run.request(_Pending("read", key, writes=False), lambda: self._inner.read(key))
 
@@ -111,6 +116,9 @@ class SteppedStorage:
             _Pending("replace", key, writes=True),
             lambda: self._inner.replace(key, body, expected=expected),
         )
+
+    def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
+        return replace_each(self, changes)
 
     def delete(self, key: str) -> None:
         self._run.request(_Pending("delete", key, writes=True), lambda: self._inner.delete(key))

@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from relance.errors import KeyChangedError, KeyExistsError, OutcomeUnknownError, ServiceUnavailableError
+from relance.errors import (
+    KeyChangedError,
+    KeyExistsError,
+    OutcomeUnknownError,
+    RelanceError,
+    ServiceUnavailableError,
+)
+from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
-from relance.storage.protocol import Deleted, Level, ObjectInfo, ObjectStorage, Stored, Version
+from relance.storage.protocol import Deleted, Level, ObjectInfo, ObjectStorage, Replacement, Stored, Version
 
 _T = TypeVar("_T")
 
@@ -51,6 +58,10 @@ class FaultyStorage:
     def cheap_lookups(self) -> bool:
         return self.inner.cheap_lookups
 
+    @property
+    def requests_at_once(self) -> int:
+        return self.inner.requests_at_once
+
     def read(self, key: str) -> Stored:
         self._reading("read", key)
         return self.inner.read(key)
@@ -60,6 +71,9 @@ class FaultyStorage:
 
     def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
         return self._write("replace", key, lambda: self.inner.replace(key, body, expected=expected))
+
+    def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
+        return replace_each(self, changes)
 
     def delete(self, key: str) -> None:
         self._write("delete", key, lambda: self.inner.delete(key))

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from relance.errors import InvalidInputError, KeyChangedError, KeyExistsError, KeyNotFoundError
+from relance.errors import InvalidInputError, KeyChangedError, KeyExistsError, KeyNotFoundError, RelanceError
 from relance.storage.probe import probe
-from relance.storage.protocol import ObjectStorage, Version
+from relance.storage.protocol import ObjectStorage, Replacement, Version
 
 
 class StorageContract:
@@ -62,6 +62,44 @@ class StorageContract:
         with pytest.raises(KeyChangedError):
             storage.replace("a", b"two", expected=first)
         assert storage.which_exist(["a"]) == frozenset()
+
+    def test_replace_many_gives_each_key_its_own_outcome(self, storage: ObjectStorage) -> None:
+        versions = {key: storage.create(key, b"one") for key in ("a", "d/b", "changed", "gone")}
+        storage.replace("changed", b"two", expected=versions["changed"])
+        storage.delete("gone")
+        outcomes = storage.replace_many(
+            [
+                Replacement("changed", b"new", versions["changed"]),
+                Replacement("a", b"new", versions["a"]),
+                Replacement("../a", b"new", versions["a"]),
+                Replacement("gone", b"new", versions["gone"]),
+                Replacement("no/such", b"new", versions["a"]),
+                Replacement("d/b", b"newer", versions["d/b"]),
+            ]
+        )
+        kinds = [type(each) for each in outcomes if isinstance(each, RelanceError)]
+        assert kinds == [KeyChangedError, InvalidInputError, KeyChangedError, KeyChangedError]
+        assert outcomes[1] == storage.read("a").version
+        assert outcomes[5] == storage.read("d/b").version
+        assert [storage.read(key).body for key in ("changed", "a", "d/b")] == [b"two", b"new", b"newer"]
+        assert storage.which_exist(["gone", "no/such"]) == frozenset()
+        assert storage.replace_many([]) == []
+
+    def test_of_racing_replacers_of_many_keys_exactly_one_wins_each_key(self, storage: ObjectStorage) -> None:
+        versions = {f"{number}": storage.create(f"{number}", b"start") for number in range(20)}
+
+        def attempt(writer: int) -> list[Version | RelanceError]:
+            keys = list(versions) if writer % 2 else list(reversed(versions))
+            changes = [Replacement(key, f"{writer} {key}".encode(), versions[key]) for key in keys]
+            outcomes = dict(zip(keys, storage.replace_many(changes), strict=True))
+            return [outcomes[key] for key in versions]
+
+        with ThreadPoolExecutor(4) as pool:
+            attempts = list(pool.map(attempt, range(4)))
+        for key, outcomes in zip(versions, zip(*attempts, strict=True), strict=True):
+            (winner,) = [n for n, outcome in enumerate(outcomes) if not isinstance(outcome, RelanceError)]
+            assert {type(each) for each in outcomes if isinstance(each, RelanceError)} == {KeyChangedError}
+            assert storage.read(key).body == f"{winner} {key}".encode()
 
     def test_delete_is_repeatable(self, storage: ObjectStorage) -> None:
         storage.create("d/a", b"one")
