@@ -31,7 +31,7 @@ from relance.lifecycle import marker_store
 from relance.lifecycle.marker_store import StoredMarker
 from relance.locations import MARKER_SUFFIX
 from relance.operations.context import Context
-from relance.operations.directory import claims, create, declare, drop, overwrite, purge, sweep
+from relance.operations.directory import claims, create, declare, drop, overwrite, purge, purge_group, sweep
 from relance.storage.probe import Capabilities
 from relance.storage.protocol import ObjectStorage
 from relance.testing import model_tables
@@ -48,13 +48,15 @@ def _explore(actors: Sequence[Sequence[Step]], budget: Budget, **options: Any) -
     return run_all(make_scenario(actors, **options), budget)
 
 
-def _settle_by_deleting(claim: claims.Claim, marker: object) -> None:
+def _settle_by_deleting(context: Context, settled: Sequence[tuple[claims.Claim, object]]) -> list[None]:
     """What looks simpler: the purge's last step removes the marker."""
-    claim.context.storage.delete(claim.name + MARKER_SUFFIX)
+    for claim, _ in settled:
+        context.storage.delete(claim.name + MARKER_SUFFIX)
+    return [None for _ in settled]
 
 
 def test_without_the_tombstone_a_late_create_shows_a_table_whose_data_is_gone() -> None:
-    with mock.patch.object(claims.Claim, "settle", _settle_by_deleting):
+    with mock.patch.object(purge_group, "settle_all", _settle_by_deleting):
         result = _explore([[creates("b")], [creates("c"), drops(), purges()]], Budget())
     assert result.violation is not None
 

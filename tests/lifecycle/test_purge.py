@@ -22,6 +22,7 @@ from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
 from relance.lifecycle.status import NotFound, SoftDeleted
 from relance.operations.deletion import PurgeOptions, PurgeProgress
 from relance.operations.directory.purge import purge_name
+from relance.storage.protocol import Replacement
 from relance.testing.clock import ManualClock
 
 Catalog = relance.DirectoryNamespace
@@ -173,13 +174,14 @@ def test_a_purge_whose_lease_runs_out_stops_before_the_next_batch(
     drop(catalog, "t")
     before = _files(catalog, "t")
     storage = catalog._context.storage
-    real = type(storage).list_level
+    real = type(storage).replace_many
 
-    def stall(self: object, prefix: str) -> object:
+    def stall(self: object, changes: list[Replacement]) -> object:
+        claimed = real(storage, changes)
         clock.advance(timedelta(minutes=11))
-        return real(storage, prefix)
+        return claimed
 
-    monkeypatch.setattr(type(storage), "list_level", stall)
+    monkeypatch.setattr(type(storage), "replace_many", stall)
     with pytest.raises(ConcurrentModificationError, match="ran out"):
         catalog.purge_table(["t"], force=True)
     assert _files(catalog, "t") == before
@@ -191,7 +193,8 @@ def test_a_long_purge_renews_its_lease(
     make(catalog, "t", 1)
     lance.write_dataset([{"x": 2}], namespace_client=catalog, table_id=["t"], mode="append")
     drop(catalog, "t")
-    monkeypatch.setattr("relance.operations.deletion._LARGEST_BATCH", 1)
+    monkeypatch.setattr("relance.operations.deletion.LARGEST_BATCH", 1)
+    monkeypatch.setattr("relance.operations.deletion.REMEMBERED", 0)  # it counts as one of many files
     result = catalog.purge_table(["t"], force=True, progress=lambda _: clock.advance(timedelta(minutes=6)))
     assert result.purged
     assert result.files > 4
@@ -213,6 +216,7 @@ def test_what_cannot_be_deleted_is_reported_and_the_table_stays_claimed(
     make(catalog, "t", 1)
     drop(catalog, "t")
     storage = catalog._context.storage
+    monkeypatch.setattr(type(storage), "delete_many", lambda *_: None)
     monkeypatch.setattr(type(storage), "delete_below", lambda *_, **__: iter(()))
     results = catalog.purge_tables([["t"]], force=True)
     assert isinstance(results[0].error, InvalidTableStateError)

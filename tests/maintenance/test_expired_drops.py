@@ -140,6 +140,12 @@ def test_a_purge_that_was_killed_between_tasks_and_end_is_finished_by_the_same_r
     assert root.catalog.table_status(["t"]) == NotFound(T)
 
 
+def _purge_now(root: Root, job: PurgeDropped) -> None:
+    plan = job.plan(root.context, T)
+    assert plan is not None
+    plan.finish(root.context, [task.run(root.context) for task in plan.tasks])
+
+
 def test_a_purge_whose_process_is_gone_is_taken_over_after_its_lease(tmp_path: Path, way: int) -> None:
     for mode in MODES.values():
         root = Root(str(tmp_path / f"root{len(mode)}"), {**mode, **SHORT})
@@ -148,10 +154,8 @@ def test_a_purge_whose_process_is_gone_is_taken_over_after_its_lease(tmp_path: P
         assert plan is not None
         plan.tasks[0].run(root.context)
         later = PurgeDropped(giant_files=way)
-        held = later.plan(root.context, T)
-        assert held is not None
         with pytest.raises(ConcurrentModificationError):
-            held.finish(root.context, [task.run(root.context) for task in held.tasks])
+            _purge_now(root, later)
         assert later.targets(root.context) == []
         time.sleep(1.1)
         (result,) = root.run(later, giant_seconds=0)

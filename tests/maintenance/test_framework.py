@@ -6,10 +6,10 @@ import io
 import pickle
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,9 +17,10 @@ from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
     OutcomeUnknownError,
+    RelanceError,
     ServiceUnavailableError,
 )
-from relance.maintenance import execute, runner
+from relance.maintenance import execute
 from relance.maintenance.execute import ATTEMPTS, Progress, Run
 from relance.maintenance.maintain import Engine, choose, maintain
 from relance.maintenance.progress import Display
@@ -77,6 +78,36 @@ class Adding:
         return Plan(tuple(Step(first + each) for each in range(self.steps)), self, table)
 
 
+@dataclass(frozen=True)
+class AddingTogether(Adding):
+    """Does the same with many tables in one call; `gives_plans` leaves them all to be done by themselves."""
+
+    gives_plans: bool = False
+    calls: list[list[str]] = field(default_factory=list)
+
+    def do_together(
+        self, context: Context, tables: Sequence[tuple[str, ...]]
+    ) -> list[Effect | TablePlan | RelanceError | None]:
+        self.calls.append([table[0] for table in tables])
+        return [self._do(context, table) for table in tables]
+
+    def _do(self, context: Context, table: tuple[str, ...]) -> Effect | TablePlan | RelanceError | None:
+        plan = self.plan(context, table)
+        if plan is None or self.gives_plans:
+            return plan
+        try:
+            return plan.finish(context, [task.run(context) for task in plan.tasks])
+        except RelanceError as error:
+            return error
+
+
+WAYS: dict[str, Callable[..., Adding]] = {
+    "alone": Adding,
+    "together": AddingTogether,
+    "plans": partial(AddingTogether, gives_plans=True),
+}
+
+
 @pytest.fixture
 def catalog(tmp_path: Path) -> CatalogRef:
     return CatalogRef((("root", str(tmp_path)),))
@@ -91,6 +122,7 @@ def _by_table(results: Sequence[Result]) -> dict[str, Result]:
     return {each.table[0]: each for each in results}
 
 
+@pytest.mark.parametrize("adding", list(WAYS.values()), ids=list(WAYS))
 @pytest.mark.parametrize("giant_seconds", [0.0, 1000.0], ids=["giant", "small"])
 class TestRuns:
     def _run(
@@ -101,9 +133,9 @@ class TestRuns:
         return _by_table(list(run.results(TABLES)))
 
     def test_every_table_gets_one_result_with_the_values_in_order(
-        self, catalog: CatalogRef, giant_seconds: float
+        self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
     ) -> None:
-        found = self._run(catalog, Adding(20, idle=frozenset({("t3",)})), giant_seconds)
+        found = self._run(catalog, adding(20, idle=frozenset({("t3",)})), giant_seconds)
         assert found.pop("t3").effect is None
         assert len(found) == 9
         for result in found.values():
@@ -111,10 +143,10 @@ class TestRuns:
             assert result.effect.note == str(list(range(20)))
 
     def test_a_conflict_is_planned_again_and_a_storm_ends(
-        self, catalog: CatalogRef, giant_seconds: float
+        self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
     ) -> None:
         conflict, busy = ConcurrentModificationError("t"), ServiceUnavailableError("busy")
-        job = Adding(failures={("t1",): [conflict, busy], ("t2",): [conflict] * 100})
+        job = adding(failures={("t1",): [conflict, busy], ("t2",): [conflict] * 100})
         found = self._run(catalog, job, giant_seconds)
         assert (found["t1"].attempts, found["t1"].error) == (3, None)
         assert found["t2"].attempts == ATTEMPTS
@@ -122,19 +154,21 @@ class TestRuns:
         assert all(found[name].changed for name in found if name != "t2")
 
     def test_an_unknown_outcome_and_a_surprise_are_reported_and_not_tried_again(
-        self, catalog: CatalogRef, giant_seconds: float
+        self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
     ) -> None:
         failures: dict[tuple[str, ...], list[Exception]] = {("t5",): [OutcomeUnknownError("lost")]}
         failures["t6",] = [KeyError("at the commit")]
-        job = Adding(surprising=frozenset({("t4",)}), failures=failures)
+        job = adding(surprising=frozenset({("t4",)}), failures=failures)
         found = self._run(catalog, job, giant_seconds)
         assert "ZeroDivisionError: a surprise" in str(found["t4"].error)
         assert (found["t5"].attempts, type(found["t5"].error)) == (1, OutcomeUnknownError)
         assert "KeyError: 'at the commit'" in str(found["t6"].error)
         assert sum(each.changed for each in found.values()) == 7
 
-    def test_a_dry_run_plans_and_does_nothing(self, catalog: CatalogRef, giant_seconds: float) -> None:
-        job = Adding(failures={each: [ConcurrentModificationError("t")] for each in TABLES})
+    def test_a_dry_run_plans_and_does_nothing(
+        self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
+    ) -> None:
+        job = adding(failures={each: [ConcurrentModificationError("t")] for each in TABLES})
         found = self._run(catalog, job, giant_seconds, dry_run=True)
         assert all(each.planned == PLANNED for each in found.values())
         assert all(len(left) == 1 for left in job.failures.values())
@@ -145,31 +179,20 @@ def test_results_can_be_pickled(catalog: CatalogRef) -> None:
     assert str(pickle.loads(pickle.dumps(report)).failed[0].error) == str(report.failed[0].error)
 
 
-@dataclass(frozen=True)
-class Meeting:
-    """Ends when another one runs at the same time, or when it has waited in vain."""
-
-    met: threading.Barrier
-    weight: float = 0.1
-
-    def run(self, context: Context) -> bool:
-        try:
-            self.met.wait()
-        except threading.BrokenBarrierError:
-            return False
-        return True
+def test_tables_that_are_done_together_are_also_tried_again_together(catalog: CatalogRef) -> None:
+    conflict = ConcurrentModificationError("t")
+    job = AddingTogether(failures={("t1",): [conflict], ("t4",): [conflict, conflict]})
+    report = maintain(catalog, job)
+    assert not report.failed
+    assert job.calls == [[table[0] for table in TABLES], ["t1", "t4"], ["t4"]]
 
 
-@pytest.mark.parametrize("far_away", [True, False])
-def test_a_slice_works_on_several_tables_at_a_time_only_where_the_store_is_far_away(
-    far_away: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage = SimpleNamespace(cheap_lookups=not far_away)
-    monkeypatch.setattr(runner, "open_catalog", lambda catalog: SimpleNamespace(storage=storage))
-    met = threading.Barrier(2, timeout=20 if far_away else 0.1)
-    (together,) = slices_of([Meeting(met), Meeting(met)], slots=1, at_once=2)
-    done = runner.run_slice(CatalogRef(()), together)
-    assert [(each.number, each.value) for each in done] == [(0, far_away), (1, far_away)]
+def test_what_fails_as_a_whole_is_done_table_by_table(catalog: CatalogRef) -> None:
+    job = AddingTogether(surprising=frozenset({("t4",)}))
+    report = maintain(catalog, job)
+    assert [each.table for each in report.failed] == [("t4",)]
+    assert len(report.changed) == len(TABLES) - 1
+    assert len(job.calls) == 1
 
 
 def test_slices_hold_every_task_once_and_small_ones_share() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.policy.lakes import Lake, the_policy
 
-from relance.operations.directory import purge as purge_by_marker
+from relance.operations.directory import purge_group as purge_by_marker
 from relance.operations.rows import purge as purge_by_row
 from relance.policy.pipeline import execution, plan_file, runs, steps
 from relance.policy.pipeline.past_runs import History
@@ -74,8 +74,8 @@ def with_points(points: Points, patch: Callable[[Any, str, Any], None]) -> None:
     patch(History, "add_run", points.around("run in history", History.add_run))
     patch(runs, "begin", points.around("plan kept", plan_file.begin))
     patch(execution, "end", points.around("plan forgotten", plan_file.end))
-    for module in (purge_by_marker, purge_by_row):
-        patch(module, "delete_directory", points.around("files deleted", module.delete_directory))
+    for module, name in ((purge_by_marker, "_delete_listed"), (purge_by_row, "delete_directory")):
+        patch(module, name, points.around("files deleted", getattr(module, name)))
 
 
 def _die() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relance.errors import KeyNotFoundError
+from relance.errors import KeyNotFoundError, RelanceError
 from relance.lifecycle.marker import Marker, decode, encode
 from relance.lifecycle.moves import state_of
 from relance.lifecycle.states import State
 from relance.locations import MARKER_SUFFIX
-from relance.storage.protocol import ObjectStorage, Version
-from relance.storage.readback import create_once, replace_once
+from relance.storage.protocol import ObjectStorage, Replacement, Version
+from relance.storage.readback import create_once, replace_many_once, replace_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,22 @@ def put_marker(
         # Create-only: if two race, exactly one writes the marker.
         return StoredMarker(marker, create_once(storage, key, encode(marker)))
     return StoredMarker(marker, replace_once(storage, key, encode(marker), expected=over.version))
+
+
+def swap_markers(
+    storage: ObjectStorage, swaps: Sequence[tuple[str, Marker, StoredMarker]]
+) -> list[StoredMarker | RelanceError]:
+    """Write the markers of several tables, each over the one that was read of it; return what came of each.
+
+    The errors are those of `put_marker`. One table's outcome says nothing of another's.
+    """
+    changes = [
+        Replacement(name + MARKER_SUFFIX, encode(marker), over.version) for name, marker, over in swaps
+    ]
+    return [
+        outcome if isinstance(outcome, RelanceError) else StoredMarker(marker, outcome)
+        for (_, marker, _), outcome in zip(swaps, replace_many_once(storage, changes), strict=True)
+    ]
 
 
 def stored_state(stored: StoredMarker | None) -> State:

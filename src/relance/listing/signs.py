@@ -21,7 +21,7 @@ def sign_declared(storage: ObjectStorage, name: str) -> None:
         storage.create(name + DECLARED_SUFFIX, b"")
 
 
-def remove_signs(storage: ObjectStorage, name: str) -> None:
+def remove_signs(storage: ObjectStorage, *names: str) -> None:
     """Take the signs away; one that stays costs listings a look, which is no reason to fail."""
     with suppress(RelanceError):
-        storage.delete_many([name + CREATING_SUFFIX, name + DECLARED_SUFFIX])
+        storage.delete_many(name + suffix for name in names for suffix in (CREATING_SUFFIX, DECLARED_SUFFIX))

@@ -23,16 +23,17 @@ from relance.maintenance.work import (
     CatalogRef,
     Discardable,
     Effect,
+    GroupingJob,
     Job,
     LandingPlan,
     OnceJob,
     Result,
     TablePlan,
     UnfinishedError,
-    WaitingJob,
     joined,
 )
 from relance.operations.context import Context
+from relance.storage.at_once import map_at_once
 
 ATTEMPTS = 10
 """How often a table is planned again when others change it, or the store is busy."""
@@ -49,6 +50,9 @@ _VISIT_SECONDS = 0.05
 _SPREAD_SECONDS = 0.1
 """What the tasks of giant tables are cut into at least: their weights are guesses, which one costly
 expression makes wrong by far, so that few of them share a slot however light they seem."""
+
+_GROUPED_SECONDS = 0.004
+"""What a small table costs of which many are done together."""
 
 _ALONE_SECONDS = 1.0
 """The tasks of a lighter plan are done one after another."""
@@ -115,6 +119,43 @@ class Visit:
             return Result(self.job.name, self.table, planned=plan.estimate)
         effect = plan.finish(context, _values(plan, context))
         return Result(self.job.name, self.table, effect=effect)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedVisit(Visit):
+    """The same for a job that does small tables together: whoever has several visits to do asks the first."""
+
+    weight: float = _GROUPED_SECONDS
+
+    def run_together(self, context: Context, tasks: Sequence[GroupedVisit]) -> list[Result | Giant]:
+        """Do several visits; those worth another attempt are made together again."""
+        if self.dry_run or not isinstance(self.job, GroupingJob):
+            return map_at_once(context.storage, lambda each: each.run(context), tasks)
+        done: dict[int, Result | Giant] = {}
+        left, attempt = list(range(len(tasks))), 0
+        while left:
+            attempt, started = attempt + 1, time.monotonic()
+            outcomes = self.job.do_together(context, [tasks[number].table for number in left])
+            share = _since(started) / len(left)
+            again: list[int] = []
+            for number, outcome in zip(left, outcomes, strict=True):
+                table = tasks[number].table
+                if isinstance(outcome, RelanceError) and attempt < ATTEMPTS and worth_retrying(outcome):
+                    again.append(number)
+                elif isinstance(outcome, RelanceError):
+                    done[number] = Result(
+                        self.job.name, table, error=outcome, duration=share, attempts=attempt
+                    )
+                elif outcome is None or isinstance(outcome, Effect):
+                    done[number] = Result(self.job.name, table, outcome, duration=share, attempts=attempt)
+                elif _weight(outcome) > self.giant_seconds:
+                    done[number] = Giant(outcome)
+                else:
+                    done[number] = tasks[number].run(context)
+            if again:
+                back_off(attempt)
+            left = again
+        return [done[number] for number in range(len(tasks))]
 
 
 def _values(plan: TablePlan, context: Context) -> list[Any]:
@@ -227,11 +268,11 @@ class Run:
         giant_seconds = self.giant_seconds
         if self.near.repeats and isinstance(self.job, OnceJob):
             giant_seconds = _NEVER_THERE
-        visits = [Visit(self.job, each, self.dry_run, giant_seconds) for each in tables]
+        visit = GroupedVisit if isinstance(self.job, GroupingJob) else Visit
+        visits = [visit(self.job, each, self.dry_run, giant_seconds) for each in tables]
         giants: list[_Big] = []
-        at_once = self.job.tables_at_once if isinstance(self.job, WaitingJob) else 1
         what = f"{self.job.name}: {len(tables)} tables"
-        slices = slices_of(visits, slots=self.near.slots, at_once=at_once)
+        slices = slices_of(visits, slots=self.near.slots)
         for done in self.near.run(self.catalog, slices, what=what):
             table = tables[done.number]
             if done.error is not None:

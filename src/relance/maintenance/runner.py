@@ -6,11 +6,12 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from relance.errors import InternalError, RelanceError
-from relance.maintenance.work import CatalogRef, Task
+from relance.maintenance.work import CatalogRef, GroupTask, Task
 from relance.operations.context import Context, shared_context
 
 _ABOUT = 1 + 1e-9
@@ -23,8 +24,6 @@ class Slice:
 
     tasks: tuple[tuple[int, Task], ...]
     """Each with its number in the run."""
-    at_once: int = 1
-    """How many at a time, where the store is far away; looking at local files is work, not waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +86,12 @@ def as_they_come(running: Iterable[Future[list[Done]]]) -> Iterator[Done]:
 def run_slice(catalog: CatalogRef, tasks: Slice) -> list[Done]:
     """Run the tasks of a slice, and keep what goes wrong with one from the others."""
     context = open_catalog(catalog)
-    if tasks.at_once == 1 or context.storage.cheap_lookups:
-        return [_run(context, number, task) for number, task in tasks.tasks]
-    with ThreadPoolExecutor(tasks.at_once) as pool:
-        return list(pool.map(lambda each: _run(context, *each), tasks.tasks))
+    first = tasks.tasks[0][1]
+    if len(tasks.tasks) > 1 and isinstance(first, GroupTask):
+        with suppress(Exception):  # whose fault it was is seen when each runs by itself
+            values = first.run_together(context, [task for _, task in tasks.tasks])
+            return [Done(number, value) for (number, _), value in zip(tasks.tasks, values, strict=True)]
+    return [_run(context, number, task) for number, task in tasks.tasks]
 
 
 def _run(context: Context, number: int, task: Task) -> Done:
@@ -118,7 +119,6 @@ def slices_of(
     tasks: Sequence[Task],
     *,
     slots: int,
-    at_once: int = 1,
     least_seconds: float = 1.0,
     most_seconds: float = 5.0,
 ) -> list[Slice]:
@@ -126,7 +126,7 @@ def slices_of(
 
     A slice is worth its overhead if it takes `least_seconds`, and its results come when all of it is done,
     so it takes no more than `most_seconds`. There are enough slices for all slots to end at about the same
-    time, and a heavy task is a slice of its own. Of each slice, `at_once` tasks are done at a time.
+    time, and a heavy task is a slice of its own.
     """
     total = sum(task.weight for task in tasks)
     share = min(most_seconds, max(least_seconds, total / (slots * 8)))
@@ -141,10 +141,10 @@ def slices_of(
     for numbered in enumerate(tasks):
         heavy = numbered[1].weight
         if current and weight + heavy > share:
-            slices.append(Slice(tuple(current), at_once))
+            slices.append(Slice(tuple(current)))
             current, weight = [], 0.0
         current.append(numbered)
         weight += heavy
     if current:
-        slices.append(Slice(tuple(current), at_once))
+        slices.append(Slice(tuple(current)))
     return slices

@@ -143,12 +143,25 @@ class Job(Protocol):
 
 
 @runtime_checkable
-class WaitingJob(Job, Protocol):
-    """A job that mostly waits for a store that is far away: each worker visits several tables at a time."""
+class GroupingJob(Job, Protocol):
+    """A job that does many small tables at less cost together than one after another."""
 
-    @property
-    def tables_at_once(self) -> int:
-        """How many."""
+    def do_together(
+        self, context: Context, tables: Sequence[tuple[str, ...]]
+    ) -> Sequence[Effect | TablePlan | RelanceError | None]:
+        """Do the job with several tables, and return what became of each, in their order.
+
+        That is its effect, None when there was nothing to do, its error, or the plan of one that is better
+        done by itself, of which nothing was done yet.
+        """
+
+
+@runtime_checkable
+class GroupTask(Task, Protocol):
+    """A task that can be done together with its neighbours, which are of the same kind."""
+
+    def run_together(self, context: Context, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Do `tasks`, of which this is the first, and return what `run` returns for each of them."""
 
 
 @runtime_checkable
@@ -172,6 +185,7 @@ class Result:
     """Only of a dry run: what would be done; None when there is nothing to do."""
     error: RelanceError | None = None
     duration: timedelta = timedelta()
+    """Of a table that was done together with others: its share of the time."""
     attempts: int = 1
 
     @property

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from itertools import islice
 
 from relance.errors import KeyNotFoundError, RelanceError
-from relance.storage.protocol import Deleted, ObjectStorage
+from relance.storage.protocol import Deleted, ObjectInfo, ObjectStorage
 
 UNIQUE_NAMES = frozenset({"data", "_deletions", "_indices", "_transactions"})
 """Directories of a table whose files are never named twice; a manifest's name comes again."""
 
-_LARGEST_BATCH = 4000
+LARGEST_BATCH = 4000
 """Files per look at the lease."""
+
+REMEMBERED = 500
+"""A table of so many files is listed once and purged together with others; one of more by itself."""
 
 _REPORTED = 100
 """How many of the files that are left are named."""
@@ -59,6 +62,38 @@ class PurgeResult:
     @property
     def purged(self) -> bool:
         return self.error is None and not self.dry_run
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a look into the directory of a table showed."""
+
+    files: tuple[ObjectInfo, ...] | None
+    """All of them; None when they are too many to be remembered."""
+    count: int
+    """How many there are, or that many were seen before the look was given up."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(info.size for info in self.files or ())
+
+
+def look_inside(storage: ObjectStorage, directory: str, *, count_to: int = REMEMBERED) -> Inside:
+    """List the files of a table, until there are more than `count_to` and more than can be remembered."""
+    files: list[ObjectInfo] = []
+    count = 0
+    for info in storage.list_recursive(directory):
+        count += 1
+        if count <= REMEMBERED:
+            files.append(info)
+        elif count > count_to:
+            break
+    return Inside(tuple(files) if count <= REMEMBERED else None, count)
+
+
+def is_never_named_twice(directory: str, key: str) -> bool:
+    """Tell whether a file of a table has a name that no later table can have."""
+    return key[len(directory) + 1 :].partition("/")[0] in UNIQUE_NAMES
 
 
 def delete_directory(
@@ -106,7 +141,7 @@ class Progress:
     def largest_batch(self) -> int:
         """Files until the next look at the lease; at most a second's worth when there is a rate."""
         rate = self.options.rate_limit
-        return _LARGEST_BATCH if rate is None else max(1, min(_LARGEST_BATCH, int(rate)))
+        return LARGEST_BATCH if rate is None else max(1, min(LARGEST_BATCH, int(rate)))
 
     def add(self, deleted: Deleted) -> None:
         self.files += deleted.files

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from relance.identifiers import TableId
 from relance.lifecycle.marker import Marker
-from relance.lifecycle.marker_store import read_marker
+from relance.lifecycle.marker_store import StoredMarker, read_marker
 from relance.lifecycle.states import State
 from relance.lifecycle.status import SoftDeleted, soft_deleted
 from relance.listing.lookup import TableFacts, look_up
@@ -21,6 +21,7 @@ from relance.operations.context import Context
 from relance.operations.directory.dropped import dropped_markers, is_dropped
 from relance.operations.places import left_behind
 from relance.resolution import Place, locate
+from relance.storage.protocol import Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,12 @@ class Generation:
     table_id: TableId
     marker: Marker
     entry: Entry | None = None
+    version: Version | None = None
+    """Of the marker beside its directory, where it was just read."""
+
+    @property
+    def stored(self) -> StoredMarker | None:
+        return None if self.version is None else StoredMarker(self.marker, self.version)
 
     @property
     def status(self) -> SoftDeleted | None:

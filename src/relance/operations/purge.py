@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -12,13 +13,15 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.identifiers import TableId
+from relance.lifecycle.marker_store import read_marker
 from relance.lifecycle.retention import is_purgeable
 from relance.lifecycle.states import State
 from relance.locations import table_directory
 from relance.manifest.entry import ObjectType
 from relance.operations.context import Context
 from relance.operations.deletion import PurgeOptions, PurgeResult
-from relance.operations.directory.purge import purge_name, purgeable_marker
+from relance.operations.directory.dropped import is_dropped
+from relance.operations.directory.purge import purge_name, purge_names, purgeable_marker
 from relance.operations.generations import Generation, all_generations, state_of_name
 from relance.operations.in_step import Followed, follow_marker
 from relance.operations.rename import renamed_meanwhile
@@ -39,7 +42,7 @@ def purge_table(
         found = dropped_generations(context, table_id, deletion_id)
     except RelanceError as error:
         return [PurgeResult(tuple(table_id.parts), error=error)]
-    return [purge_generation(context, each, options) for each in found]
+    return purge_generations(context, found, options)
 
 
 def dropped_generations(context: Context, table_id: TableId, deletion_id: str | None) -> list[Generation]:
@@ -51,6 +54,10 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
     """
     if context.manifest is not None:
         settle_name(context, context.manifest, table_id)
+    else:
+        stored = read_marker(context.storage, table_id.name)
+        if stored is not None and is_dropped(stored) and deletion_id in {None, stored.marker.deletion_id}:
+            return [Generation(table_id, stored.marker, version=stored.version)]  # no other can be dropped
     state = state_of_name(context, table_id)
     chosen = [each for each in state.dropped if deletion_id in {None, each.marker.deletion_id}]
     if chosen:
@@ -65,19 +72,24 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
     raise not_found(table_id, stored.marker if stored is not None else None)
 
 
-def purge_generation(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
-    """Purge one dropped generation; a failure is part of the result."""
-    if generation.entry is None:
-        try:
-            bring_in_step(context, generation.table_id)
-        except RelanceError as error:
-            return PurgeResult(tuple(generation.table_id.parts), error=error)
-        result = purge_name(context, generation.table_id, options)
-        if result.purged:
-            follow_marker(context, generation.table_id)
-        return result
-    assert context.manifest is not None  # the row came from it
-    return purge_row(context, context.manifest, generation.entry, options)
+def purge_generations(
+    context: Context, generations: Sequence[Generation], options: PurgeOptions
+) -> list[PurgeResult]:
+    """Purge dropped generations; failures are part of the results, which are in their order."""
+    by_marker = [each.table_id for each in generations if each.entry is None]
+    purged = iter(
+        purge_names(context, by_marker, options, before_look=lambda each: bring_in_step(context, each))
+    )
+    results: list[PurgeResult] = []
+    for each in generations:
+        if each.entry is not None:
+            assert context.manifest is not None  # the row came from it
+            results.append(purge_row(context, context.manifest, each.entry, options))
+            continue
+        results.append(next(purged))
+        if results[-1].purged:
+            follow_marker(context, each.table_id)
+    return results
 
 
 def bring_in_step(context: Context, table_id: TableId) -> None:
@@ -118,8 +130,10 @@ def purge_tables(
         chosen = [
             each for each in chosen if each.marker.deleted_at and each.marker.deleted_at < deleted_before
         ]
-    act = would_purge if dry_run else purge_generation
-    results += [act(context, each, options) for each in chosen]
+    if dry_run:
+        results += [would_purge(context, each, options) for each in chosen]
+    else:
+        results += purge_generations(context, chosen, options)
     if table_ids is None and not dry_run:
         _purge_namespaces(context, deleted_before, options)
     return results

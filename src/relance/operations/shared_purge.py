@@ -18,9 +18,10 @@ from relance.locations import table_directory
 from relance.manifest.entry import Entry
 from relance.manifest.store import Manifest
 from relance.operations.context import Context
-from relance.operations.deletion import UNIQUE_NAMES, Progress, PurgeOptions, PurgeResult
+from relance.operations.deletion import Progress, PurgeOptions, PurgeResult
 from relance.operations.directory.claims import claim_purge
-from relance.operations.directory.purge import purge_claimed, purgeable_marker
+from relance.operations.directory.purge import purgeable_marker
+from relance.operations.directory.purge_group import purge_claimed
 from relance.operations.generations import Generation
 from relance.operations.in_step import follow_marker
 from relance.operations.purge import bring_in_step
@@ -50,11 +51,6 @@ def share_purge(generation: Generation, *, token: str, force: bool) -> SharedPur
     directory = table_directory(generation.table_id.name) if entry is None else entry.location or ""
     row = None if entry is None else entry.object_id
     return SharedPurge(generation.table_id, generation.marker.nonce, directory, row, token, force)
-
-
-def is_never_named_twice(directory: str, key: str) -> bool:
-    """Tell whether a file of a table has a name that no later table can have."""
-    return key[len(directory) + 1 :].split("/")[0] in UNIQUE_NAMES
 
 
 def hold(context: Context, purge: SharedPurge) -> None:

@@ -49,6 +49,8 @@ _PARALLEL_UNLINKS = 3
 
 _LINKS_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
+_NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
+
 _GONE = (FileNotFoundError, NotADirectoryError)
 """What the file system says when a key is not there."""
 
@@ -131,7 +133,9 @@ class LocalDiskStorage:
     def delete(self, key: str) -> None:
         # Under the lock, so that a replace cannot bring back what was deleted after its check.
         with self._translated(key), locked(self._lock_of(key)):
-            self._unlink(key)
+            folder, _, file = check_key(key).rpartition("/")
+            with suppress(*_GONE):
+                _unlink_all(self._folder(folder), [file])
 
     def delete_many(self, keys: Iterable[str]) -> None:
         by_folder: dict[str, list[str]] = {}
@@ -140,10 +144,15 @@ class LocalDiskStorage:
             if slash and not folder:
                 check_key(key)
             by_folder.setdefault(folder, []).append(file)
+        parents: dict[str, str] = {}
         for folder, files in by_folder.items():
             check_prefix(folder)
-            with self._translated(folder), suppress(FileNotFoundError):
-                self._unlink_all(folder, files)
+            with self._translated(folder), suppress(*_GONE):
+                parent, _, name = folder.rpartition("/")
+                if parent not in parents:
+                    parents[parent] = self._folder(parent)
+                path = f"{parents[parent]}/{name}" if name else self._directory
+                _unlink_all(path, files, os.O_NOFOLLOW if name else 0)
 
     def delete_below(
         self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
@@ -161,12 +170,8 @@ class LocalDiskStorage:
         return os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place))
 
     def prune(self, prefix: str) -> None:
-        folders = [check_prefix(prefix)]
         with self._translated(prefix), suppress(*_GONE):
-            for folder, below, _ in os.walk(self._folder(folders[0])):
-                folders += [os.path.relpath(os.path.join(folder, each), self._directory) for each in below]
-            for folder in reversed(folders):  # the deepest first
-                self._remove_if_empty(folder)
+            _prune(self._folder(check_prefix(prefix)))
 
     def head(self, key: str) -> ObjectInfo:
         with self._translated(key):
@@ -193,15 +198,17 @@ class LocalDiskStorage:
 
     def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
         base = check_prefix(prefix)
-        pending = [base]
+        pending: list[tuple[str, str]] = []
+        with self._translated(prefix), suppress(*_GONE):
+            pending.append((base, self._folder(base)))
         while pending:
-            folder = pending.pop()
-            with self._translated(folder), suppress(*_GONE), os.scandir(self._folder(folder)) as entries:
+            folder, path = pending.pop()
+            with self._translated(folder), suppress(*_GONE), os.scandir(path) as entries:
                 for entry in entries:
                     key = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.is_dir(follow_symlinks=False):
                         if entry.name != _OWN_DIRECTORY:
-                            pending.append(key)
+                            pending.append((key, entry.path))
                     elif entry.is_file(follow_symlinks=False):
                         try:
                             found = entry.stat(follow_symlinks=False)
@@ -246,23 +253,6 @@ class LocalDiskStorage:
             if os.path.islink(folder):
                 raise FileNotFoundError(errno.ENOENT, "symbolic links are not followed", folder)
         return folder
-
-    def _unlink(self, key: str) -> None:
-        with suppress(FileNotFoundError):
-            folder, _, file = check_key(key).rpartition("/")
-            self._unlink_all(folder, [file])
-
-    def _unlink_all(self, folder: str, files: list[str]) -> None:
-        """Unlink files; the folder stays even when it is empty, since a writer may be about to use it."""
-        descriptor = os.open(self._folder(folder), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            for file in files:
-                try:
-                    os.unlink(check_key(file), dir_fd=descriptor)
-                except (*_GONE, IsADirectoryError):
-                    continue
-        finally:
-            os.close(descriptor)
 
     def _remove_if_empty(self, folder: str) -> bool:
         try:
@@ -325,6 +315,32 @@ class LocalDiskStorage:
             error = ServiceUnavailableError(f"{self.name} cannot be reached: {cause.strerror}")
         error.__cause__ = cause
         return error
+
+
+def _prune(folder: str) -> None:
+    """Remove folders that hold no file, the deepest first."""
+    try:
+        os.rmdir(folder)
+    except OSError as refused:
+        if refused.errno not in _NOT_EMPTY:
+            return
+        with os.scandir(folder) as entries:
+            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for each in below:
+            _prune(each)
+        with suppress(OSError):
+            os.rmdir(folder)
+
+
+def _unlink_all(folder: str, files: Sequence[str], flags: int = 0) -> None:
+    """Unlink files; the folder stays even when it is empty, since a writer may be about to use it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | flags)
+    try:
+        for file in files:
+            with suppress(*_GONE, IsADirectoryError):
+                os.unlink(check_key(file), dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _unlink_in(folder: int, files: Sequence[str]) -> Deleted:

@@ -6,14 +6,17 @@ conflict with itself. Bodies carry a nonce, so equal bytes under the key mean: i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relance.errors import (
     ConcurrentModificationError,
     KeyChangedError,
     KeyExistsError,
     KeyNotFoundError,
     OutcomeUnknownError,
+    RelanceError,
 )
-from relance.storage.protocol import ObjectStorage, Version
+from relance.storage.protocol import ObjectStorage, Replacement, Version
 
 
 def create_once(storage: ObjectStorage, key: str, body: bytes) -> Version:
@@ -40,6 +43,19 @@ def replace_once(storage: ObjectStorage, key: str, body: bytes, *, expected: Ver
         return storage.replace(key, body, expected=expected)
     except (KeyChangedError, OutcomeUnknownError) as doubt:
         return _own_version(storage, key, body, doubt)
+
+
+def replace_many_once(storage: ObjectStorage, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
+    """Do the same for several keys, and return what came of each: a version, or the error as above."""
+    outcomes = storage.replace_many(changes)
+    for number, outcome in enumerate(outcomes):
+        if isinstance(outcome, KeyChangedError | OutcomeUnknownError):
+            change = changes[number]
+            try:
+                outcomes[number] = _own_version(storage, change.key, change.body, outcome)
+            except RelanceError as error:
+                outcomes[number] = error
+    return outcomes
 
 
 def _own_version(

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from relance.errors import InvalidInputError
+from relance.errors import InvalidInputError, RelanceError
 from relance.lifecycle.marker import Marker
 from relance.lifecycle.marker_store import new_nonce
 from relance.lifecycle.retention import holder_is_gone, is_purgeable
@@ -18,11 +18,14 @@ from relance.maintenance.removal.pacing import batch_size, pacer
 from relance.maintenance.removal.retired_files import Removed
 from relance.maintenance.work import Effect, Estimate, TablePlan
 from relance.operations.context import Context
-from relance.operations.deletion import PurgeOptions, PurgeResult
+from relance.operations.deletion import PurgeOptions, PurgeResult, is_never_named_twice
+from relance.operations.directory.purge import LOOKED_AT, make_ready
+from relance.operations.directory.purge_group import Ready, purge_ready
 from relance.operations.generations import Generation, all_generations
 from relance.operations.places import table_id_of
-from relance.operations.purge import dropped_generations, purge_generation, would_purge
-from relance.operations.shared_purge import SharedPurge, finish, hold, is_never_named_twice, share_purge
+from relance.operations.purge import dropped_generations, purge_generations, would_purge
+from relance.operations.shared_purge import SharedPurge, finish, hold, share_purge
+from relance.storage.at_once import map_at_once
 
 GIANT_FILES = 20_000
 """From so many files on they are deleted in tasks."""
@@ -51,7 +54,6 @@ class PurgeDropped:
     run: str = field(default_factory=new_nonce)
     """Names the claim that the tasks of a giant table share."""
     name: str = field(default="purge", init=False)
-    tables_at_once: int = field(default=16, init=False)
 
     def __post_init__(self) -> None:
         if self.deleted_before is not None and self.deleted_before.tzinfo is None:
@@ -64,12 +66,13 @@ class PurgeDropped:
         due = [each for each in all_generations(context) if self._is_due(context, each.marker)]
         return list(dict.fromkeys(tuple(each.table_id.parts) for each in due))
 
-    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+    def plan(self, context: Context, table: tuple[str, ...]) -> PurgedInPlace | PurgedInTasks | None:
         """Look how much there is to delete.
 
         Raises:
-            InvalidTableStateError: the table is live.
+            InvalidTableStateError: the table is live, or its time has not passed.
             TableNotFoundError: there is nothing to purge.
+            ConcurrentModificationError: another purge has it.
         """
         dropped = [
             each
@@ -80,14 +83,46 @@ class PurgeDropped:
         chosen = [each for each in dropped if self.force or self._is_due(context, each.marker)] or dropped
         if not chosen:
             return None
-        if self._is_giant(context, chosen):
+        if any(self._is_ours(each.marker) for each in chosen):
+            # Begun in tasks, it goes on so: only they know the claim.
             return self._plan_tasks(context, chosen)
         options = PurgeOptions(force=self.force, rate_limit=self.rate_limit)
-        return PurgedInPlace(context, tuple(chosen), options)
+        if context.manifest is None:
+            ready = self._look(context, chosen[0])  # there is but one
+            if ready.inside.count <= self.giant_files:
+                return PurgedInPlace(context, tuple(chosen), options, ready)
+        elif not self._is_giant(context, chosen):
+            return PurgedInPlace(context, tuple(chosen), options)
+        return self._plan_tasks(context, chosen)
+
+    def do_together(
+        self, context: Context, tables: Sequence[tuple[str, ...]]
+    ) -> list[Effect | TablePlan | RelanceError | None]:
+        """Purge tables of ordinary size; a giant one gets its plan, each that fails its error."""
+
+        def look(table: tuple[str, ...]) -> PurgedInPlace | PurgedInTasks | RelanceError | None:
+            try:
+                return self.plan(context, table)
+            except RelanceError as error:
+                return error
+
+        done: list[Effect | TablePlan | RelanceError | None] = []
+        for start in range(0, len(tables), LOOKED_AT):
+            plans = map_at_once(context.storage, look, tables[start : start + LOOKED_AT])
+            effects = iter(_finish(context, [each for each in plans if isinstance(each, PurgedInPlace)]))
+            done += [next(effects) if isinstance(each, PurgedInPlace) else each for each in plans]
+        return done
+
+    def _look(self, context: Context, generation: Generation) -> Ready:
+        return make_ready(
+            context,
+            generation.table_id,
+            force=self.force,
+            stored=generation.stored,
+            count_to=self.giant_files,
+        )
 
     def _is_giant(self, context: Context, chosen: list[Generation]) -> bool:
-        if any(self._is_ours(each.marker) for each in chosen):
-            return True  # begun in tasks, it goes on so: only they know the claim
         found = (info for each in chosen for info in context.storage.list_recursive(_directory(each)))
         return sum(1 for _ in islice(found, self.giant_files + 1)) > self.giant_files
 
@@ -145,16 +180,40 @@ class PurgedInPlace:
     context: Context
     generations: tuple[Generation, ...]
     options: PurgeOptions
+    ready: Ready | None = None
+    """The one generation, as it was found; None when the manifest has to be asked too."""
     tasks: Sequence[DeletePart] = ()
 
     @property
     def estimate(self) -> Estimate:
+        if self.ready is not None and self.ready.inside.files is not None:
+            return Estimate(files=self.ready.inside.count, bytes=self.ready.inside.bytes)
         done = _effect([would_purge(self.context, each, self.options) for each in self.generations])
         return Estimate(files=done.files, bytes=done.bytes)
 
     def finish(self, context: Context, values: Sequence[Any]) -> Effect:
-        options = _paced(self.options.force, self.options.rate_limit)
-        return _effect([purge_generation(context, each, options) for each in self.generations])
+        (outcome,) = _finish(context, [self])
+        if isinstance(outcome, RelanceError):
+            raise outcome
+        return outcome
+
+
+def _finish(context: Context, plans: Sequence[PurgedInPlace]) -> list[Effect | RelanceError]:
+    """Purge what was planned, together what was found ready, and return what became of each plan."""
+    if not plans:
+        return []
+    options = _paced(plans[0].options.force, plans[0].options.rate_limit)
+    purged = iter(purge_ready(context, [each.ready for each in plans if each.ready is not None], options))
+    done: list[Effect | RelanceError] = []
+    for plan in plans:
+        try:
+            if plan.ready is not None:
+                done.append(_effect([next(purged)]))
+            else:
+                done.append(_effect(purge_generations(context, plan.generations, options)))
+        except RelanceError as error:
+            done.append(error)
+    return done
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from relance.errors import ConcurrentModificationError, KeyChangedError, KeyExistsError
+from relance.errors import ConcurrentModificationError, KeyChangedError, KeyExistsError, RelanceError
 from relance.lifecycle import moves
 from relance.lifecycle.marker import Marker
-from relance.lifecycle.marker_store import StoredMarker, new_nonce, put_marker, read_marker
+from relance.lifecycle.marker_store import StoredMarker, new_nonce, put_marker, read_marker, swap_markers
 from relance.lifecycle.retention import holder_is_gone
 from relance.lifecycle.states import LEASED, State
 from relance.locations import table_directory
@@ -40,7 +40,24 @@ def swap(context: Context, name: str, marker: Marker, *, over: StoredMarker | No
         context.seen.note(name, stored)
         return stored
     except (KeyExistsError, KeyChangedError) as cause:
-        raise ConcurrentModificationError(f"table id '{name}' was changed by another client") from cause
+        raise _changed(name) from cause
+
+
+def swap_many(
+    context: Context, swaps: Sequence[tuple[str, Marker, StoredMarker]]
+) -> list[StoredMarker | RelanceError]:
+    """Swap the markers of several tables; each has its own outcome, with the errors of `swap`."""
+    outcomes = swap_markers(context.storage, swaps)
+    for number, ((name, _, _), outcome) in enumerate(zip(swaps, outcomes, strict=True)):
+        if isinstance(outcome, KeyChangedError):
+            outcomes[number] = _changed(name)
+        elif not isinstance(outcome, RelanceError):
+            context.seen.note(name, outcome)
+    return outcomes
+
+
+def _changed(name: str) -> ConcurrentModificationError:
+    return ConcurrentModificationError(f"table id '{name}' was changed by another client")
 
 
 @dataclass(slots=True)
@@ -91,6 +108,32 @@ def claim_purge(context: Context, name: str, over: StoredMarker, token: str | No
     return _claim(context, name, over, _purge_marker, swap, token)
 
 
+def claim_purges(context: Context, names: Sequence[tuple[str, StoredMarker]]) -> list[Claim | RelanceError]:
+    """Take several tables for purging, each under a token of its own; others' failures are theirs."""
+    # The leases count from before the request: its answer may come late.
+    deadline = context.clock.monotonic() + context.timing.lease.total_seconds()
+    swaps = [(name, _first(context, over, _purge_marker), over) for name, over in names]
+    return [
+        outcome
+        if isinstance(outcome, RelanceError)
+        else Claim(context, name, outcome, deadline, _purge_marker)
+        for (name, _), outcome in zip(names, swap_many(context, swaps), strict=True)
+    ]
+
+
+def settle_all(context: Context, settled: Sequence[tuple[Claim, Marker]]) -> list[RelanceError | None]:
+    """Give up several claims, each for the state that its marker says; None where that was done."""
+    swaps = [(claim.name, marker, claim.stored) for claim, marker in settled]
+    failures: list[RelanceError | None] = []
+    for (claim, _), outcome in zip(settled, swap_many(context, swaps), strict=True):
+        if isinstance(outcome, RelanceError):
+            failures.append(outcome)
+        else:
+            claim.stored = outcome
+            failures.append(None)
+    return failures
+
+
 def claim_revival(context: Context, name: str, over: StoredMarker, swap: Swap = swap) -> Claim:
     """Take a dropped or purged name for a create.
 
@@ -118,10 +161,19 @@ def _claim(
 ) -> Claim:
     # The lease counts from before the request: its answer may come late.
     deadline = context.clock.monotonic() + context.timing.lease.total_seconds()
-    until = context.clock.now() + context.timing.lease
-    nonce = new_nonce()
-    stored = swap(context, name, make(over.marker, nonce, token or nonce, until), over=over)
+    stored = swap(context, name, _first(context, over, make, token), over=over)
     return Claim(context, name, stored, deadline, make)
+
+
+def _first(
+    context: Context,
+    over: StoredMarker,
+    make: Callable[[Marker, str, str, datetime], Marker],
+    token: str | None = None,
+) -> Marker:
+    """Return the marker that a claim begins with."""
+    nonce = new_nonce()
+    return make(over.marker, nonce, token or nonce, context.clock.now() + context.timing.lease)
 
 
 def settled_marker(context: Context, name: str) -> StoredMarker | None:

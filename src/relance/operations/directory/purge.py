@@ -1,26 +1,27 @@
-"""Remove the files of dropped tables, under a claim that nobody else can hold."""
+"""Which dropped tables may be purged now. How their files are removed is in purge_group."""
 
 from __future__ import annotations
 
-from relance.errors import (
-    ConcurrentModificationError,
-    InvalidTableStateError,
-    RelanceError,
-)
+from collections.abc import Callable, Sequence
+
+from relance.errors import ConcurrentModificationError, InvalidTableStateError, RelanceError
 from relance.identifiers import TableId
-from relance.lifecycle import moves
 from relance.lifecycle.marker import Marker
-from relance.lifecycle.marker_store import StoredMarker, new_nonce, stored_state
+from relance.lifecycle.marker_store import StoredMarker, read_marker, stored_state
 from relance.lifecycle.retention import holder_is_gone, is_purgeable, purge_after, writers_are_gone
 from relance.lifecycle.states import State
 from relance.listing.lookup import look_up
-from relance.listing.signs import remove_signs
 from relance.locations import table_directory
 from relance.operations.context import Context
-from relance.operations.deletion import Progress, PurgeOptions, PurgeResult, delete_directory
-from relance.operations.directory.claims import Claim, busy, claim_purge, settled_marker
+from relance.operations.deletion import REMEMBERED, PurgeOptions, PurgeResult, look_inside
+from relance.operations.directory.claims import busy, settle
+from relance.operations.directory.purge_group import Ready, purge_ready
 from relance.resolution import not_found
+from relance.storage.at_once import map_at_once
 from relance.storage.probe import require_replace
+
+LOOKED_AT = 256
+"""Tables that are looked at before the first of them is purged."""
 
 
 def purge_name(context: Context, table_id: TableId, options: PurgeOptions) -> PurgeResult:
@@ -30,43 +31,73 @@ def purge_name(context: Context, table_id: TableId, options: PurgeOptions) -> Pu
     passed, TableNotFoundError when there is none, ConcurrentModificationError when another client
     holds or took the claim.
     """
-    done = Progress(tuple(table_id.parts), options)
-    try:
-        require_replace(context.storage, to_do="purging")
-        stored = purgeable_marker(context, table_id, force=options.force)
-        claim = claim_purge(context, table_id.name, stored)
-    except RelanceError as failure:
-        return done.result(error=failure)
-    return purge_claimed(context, table_id, claim, done)
+    (result,) = purge_names(context, [table_id], options)
+    return result
 
 
-def purge_claimed(context: Context, table_id: TableId, claim: Claim, done: Progress) -> PurgeResult:
-    """Delete the files of a table that was claimed; a failure is part of the result."""
-    try:
-        directory = table_directory(table_id.name)
-        left = delete_directory(context.storage, directory, before_batch=claim.ensure, done=done)
-        if left:
-            failure = InvalidTableStateError(
-                f"table id '{table_id}' is not gone: {len(left)} files are still there; purge it again"
-            )
-            return done.result(left=left, error=failure)
-        remove_signs(context.storage, table_id.name)
-        claim.ensure()
-        claim.settle(moves.finish_purge(claim.stored.marker, new_nonce(), at=context.clock.now()))
-    except RelanceError as failure:
-        return done.result(error=failure)
-    return done.result()
+def purge_names(
+    context: Context,
+    table_ids: Sequence[TableId],
+    options: PurgeOptions,
+    *,
+    before_look: Callable[[TableId], None] = lambda table_id: None,
+) -> list[PurgeResult]:
+    """Do the same with several tables, together where they are small; one failure does not stop the rest.
+
+    `before_look` is called just before a table's marker is read, and keeps it from being purged by raising.
+    """
+
+    def look(table_id: TableId) -> Ready | PurgeResult:
+        try:
+            before_look(table_id)
+            return make_ready(context, table_id, force=options.force)
+        except RelanceError as failure:
+            return PurgeResult(tuple(table_id.parts), error=failure)
+
+    results: list[PurgeResult] = []
+    for start in range(0, len(table_ids), LOOKED_AT):
+        found = map_at_once(context.storage, look, table_ids[start : start + LOOKED_AT])
+        purged = iter(purge_ready(context, [each for each in found if isinstance(each, Ready)], options))
+        results += [next(purged) if isinstance(each, Ready) else each for each in found]
+    return results
 
 
-def purgeable_marker(context: Context, table_id: TableId, *, force: bool) -> StoredMarker:
-    """Return the marker of a table that may be purged now.
+def make_ready(
+    context: Context,
+    table_id: TableId,
+    *,
+    force: bool,
+    stored: StoredMarker | None = None,
+    count_to: int = REMEMBERED,
+) -> Ready:
+    """Look whether a table may be purged now, and what it holds. `stored` is its marker, if just read.
+
+    Raises:
+        InvalidTableStateError: it is live, or its time has not passed.
+        TableNotFoundError: there is nothing to purge.
+        ConcurrentModificationError: another client holds it.
+        UnsupportedOperationError: the store does not honour conditions.
+    """
+    require_replace(context.storage, to_do="purging")
+    marker = purgeable_marker(context, table_id, force=force, stored=stored)
+    return Ready(
+        table_id, marker, look_inside(context.storage, table_directory(table_id.name), count_to=count_to)
+    )
+
+
+def purgeable_marker(
+    context: Context, table_id: TableId, *, force: bool, stored: StoredMarker | None = None
+) -> StoredMarker:
+    """Return the marker of a table that may be purged now; `stored` saves reading it.
 
     Raises:
         InvalidTableStateError: it is live, or its time has not passed.
         TableNotFoundError: there is nothing to purge.
         ConcurrentModificationError: another client holds it.
     """
-    stored = settled_marker(context, table_id.name)
+    if stored is None:
+        stored = read_marker(context.storage, table_id.name)
+    stored = settle(context, table_id.name, stored)
     now = context.clock.now()
     if stored is None or not stored.marker.hides:
         if look_up(context.storage, table_id.name).holds_table:
