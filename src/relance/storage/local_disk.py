@@ -26,7 +26,17 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
 )
-from relance.storage.disk_files import locked, read_file, sync_directory, sync_files, with_parent, write_new
+from relance.storage.disk_files import (
+    GONE,
+    locked,
+    prune,
+    read_file,
+    sync_directory,
+    sync_files,
+    unlink_all,
+    with_parent,
+    write_new,
+)
 from relance.storage.protocol import (
     Deleted,
     Level,
@@ -48,11 +58,6 @@ _PARALLEL_UNLINKS = 3
 """The file system frees what a file held outside the folder's lock, so threads do help."""
 
 _LINKS_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
-
-_NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
-
-_GONE = (FileNotFoundError, NotADirectoryError)
-"""What the file system says when a key is not there."""
 
 
 class LocalDiskStorage:
@@ -77,7 +82,7 @@ class LocalDiskStorage:
         with self._translated(key):
             try:
                 body = read_file(self._path(key))
-            except (*_GONE, IsADirectoryError):
+            except (*GONE, IsADirectoryError):
                 raise KeyNotFoundError(f"{key!r} is not in {self.name}") from None
         return Stored(body, _version(body))
 
@@ -105,6 +110,8 @@ class LocalDiskStorage:
                     with locked(lock):
                         for number in numbers:
                             outcomes[number] = self._swap(written[number], changes[number])
+                            if not isinstance(outcomes[number], RelanceError):
+                                written[number] = ""  # it has the key's name now
                 swapped = {n for n, outcome in outcomes.items() if not isinstance(outcome, RelanceError)}
                 for folder in {os.path.dirname(changes[number].key) for number in swapped}:
                     sync_directory(self._folder(folder))
@@ -122,7 +129,7 @@ class LocalDiskStorage:
             if _version(read_file(path)) != change.expected:
                 return KeyChangedError(f"{key!r} in {self.name} is not what it was")
             os.replace(written, path)
-        except _GONE:
+        except GONE:
             return KeyChangedError(f"{key!r} is gone from {self.name}")
         except OSError as cause:
             return self._error_for(key, cause)
@@ -134,8 +141,8 @@ class LocalDiskStorage:
         # Under the lock, so that a replace cannot bring back what was deleted after its check.
         with self._translated(key), locked(self._lock_of(key)):
             folder, _, file = check_key(key).rpartition("/")
-            with suppress(*_GONE):
-                _unlink_all(self._folder(folder), [file])
+            with suppress(*GONE):
+                unlink_all(self._folder(folder), [file])
 
     def delete_many(self, keys: Iterable[str]) -> None:
         by_folder: dict[str, list[str]] = {}
@@ -147,18 +154,22 @@ class LocalDiskStorage:
         parents: dict[str, str] = {}
         for folder, files in by_folder.items():
             check_prefix(folder)
-            with self._translated(folder), suppress(*_GONE):
-                parent, _, name = folder.rpartition("/")
+            parent, _, name = folder.rpartition("/")
+            try:
                 if parent not in parents:
                     parents[parent] = self._folder(parent)
                 path = f"{parents[parent]}/{name}" if name else self._directory
-                _unlink_all(path, files, os.O_NOFOLLOW if name else 0)
+                unlink_all(path, files, os.O_NOFOLLOW if name else 0)
+            except GONE:
+                continue
+            except OSError as cause:
+                raise self._error_for(folder, cause) from cause
 
     def delete_below(
         self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
     ) -> Iterator[Deleted]:
         base = check_prefix(prefix)
-        with self._translated(prefix), suppress(*_GONE):
+        with self._translated(prefix), suppress(*GONE):
             for folder, _, files, descriptor in os.fwalk(self._folder(base), topdown=False):
                 for start in range(0, len(files), largest_batch):
                     before_batch()
@@ -170,14 +181,14 @@ class LocalDiskStorage:
         return os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place))
 
     def prune(self, prefix: str) -> None:
-        with self._translated(prefix), suppress(*_GONE):
-            _prune(self._folder(check_prefix(prefix)))
+        with self._translated(prefix), suppress(*GONE):
+            prune(self._folder(check_prefix(prefix)))
 
     def head(self, key: str) -> ObjectInfo:
         with self._translated(key):
             try:
                 found = os.lstat(self._path(key))
-            except _GONE:
+            except GONE:
                 raise KeyNotFoundError(f"{key!r} is not in {self.name}") from None
         return _info(key, found)
 
@@ -185,7 +196,7 @@ class LocalDiskStorage:
         base = check_prefix(prefix)
         directories: list[str] = []
         files: list[ObjectInfo] = []
-        with self._translated(prefix), suppress(*_GONE), os.scandir(self._folder(base)) as entries:
+        with self._translated(prefix), suppress(*GONE), os.scandir(self._folder(base)) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name != _OWN_DIRECTORY and _holds_something(entry):
@@ -199,22 +210,27 @@ class LocalDiskStorage:
     def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
         base = check_prefix(prefix)
         pending: list[tuple[str, str]] = []
-        with self._translated(prefix), suppress(*_GONE):
+        with self._translated(prefix), suppress(*GONE):
             pending.append((base, self._folder(base)))
         while pending:
             folder, path = pending.pop()
-            with self._translated(folder), suppress(*_GONE), os.scandir(path) as entries:
-                for entry in entries:
-                    key = f"{folder}/{entry.name}" if folder else entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        if entry.name != _OWN_DIRECTORY:
-                            pending.append((key, entry.path))
-                    elif entry.is_file(follow_symlinks=False):
-                        try:
-                            found = entry.stat(follow_symlinks=False)
-                        except FileNotFoundError:
-                            continue
-                        yield _info(key, found)
+            try:
+                with os.scandir(path) as entries:
+                    for entry in entries:
+                        key = f"{folder}/{entry.name}" if folder else entry.name
+                        if entry.is_dir(follow_symlinks=False):
+                            if entry.name != _OWN_DIRECTORY:
+                                pending.append((key, entry.path))
+                        elif entry.is_file(follow_symlinks=False):
+                            try:
+                                found = entry.stat(follow_symlinks=False)
+                            except FileNotFoundError:
+                                continue
+                            yield _info(key, found)
+            except GONE:
+                continue
+            except OSError as cause:
+                raise self._error_for(folder, cause) from cause
 
     def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
         reached: set[str] = set()
@@ -222,17 +238,20 @@ class LocalDiskStorage:
 
     def _exists(self, path: str, reached: set[str]) -> bool:
         """Tell whether a path is there; `reached` keeps the folders to which no link leads."""
-        with self._translated(path), suppress(*_GONE):
-            if path.endswith("/"):
-                return self._holds_file(path)
+        try:
             # "Not there" is the common answer, and needs no look for links on the way.
-            found = os.lstat(f"{self._directory}/{path}")
+            found = os.lstat(f"{self._directory}/{path.rstrip('/')}")
+            if path.endswith("/"):
+                return stat.S_ISDIR(found.st_mode) and self._holds_file(path)
             folder = check_key(path).rpartition("/")[0]
             if folder not in reached:
                 self._folder(folder)
                 reached.add(folder)
             return stat.S_ISREG(found.st_mode)
-        return False
+        except GONE:
+            return False
+        except OSError as cause:
+            raise self._error_for(path, cause) from cause
 
     def _holds_file(self, folder: str) -> bool:
         """Tell whether there is a file anywhere below; a folder of empty folders holds nothing."""
@@ -281,7 +300,7 @@ class LocalDiskStorage:
 
     @contextmanager
     def _written(self, bodies: Sequence[bytes]) -> Iterator[list[str]]:
-        """Yield synced temporary files with the bodies, and remove those that were not moved away."""
+        """Yield synced temporary files with the bodies, and remove those that are not struck out then."""
         start = f"{self._directory}/{_OWN_DIRECTORY}/tmp/{uuid.uuid4().hex}"
         files: list[str] = []
         try:
@@ -292,8 +311,9 @@ class LocalDiskStorage:
             yield files
         finally:
             for file in files:
-                with suppress(FileNotFoundError):
-                    os.unlink(file)
+                if file:
+                    with suppress(FileNotFoundError):
+                        os.unlink(file)
 
     def _lock_of(self, key: str) -> str:
         return f"{self._directory}/{_OWN_DIRECTORY}/locks/{zlib.crc32(key.encode()) % _LOCKS:02d}"
@@ -317,32 +337,6 @@ class LocalDiskStorage:
         return error
 
 
-def _prune(folder: str) -> None:
-    """Remove folders that hold no file, the deepest first."""
-    try:
-        os.rmdir(folder)
-    except OSError as refused:
-        if refused.errno not in _NOT_EMPTY:
-            return
-        with os.scandir(folder) as entries:
-            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        for each in below:
-            _prune(each)
-        with suppress(OSError):
-            os.rmdir(folder)
-
-
-def _unlink_all(folder: str, files: Sequence[str], flags: int = 0) -> None:
-    """Unlink files; the folder stays even when it is empty, since a writer may be about to use it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | flags)
-    try:
-        for file in files:
-            with suppress(*_GONE, IsADirectoryError):
-                os.unlink(check_key(file), dir_fd=descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _unlink_in(folder: int, files: Sequence[str]) -> Deleted:
     """Unlink files of an open folder and return how many were there, and their size."""
     count = size = 0
@@ -350,7 +344,7 @@ def _unlink_in(folder: int, files: Sequence[str]) -> Deleted:
         try:
             length = os.stat(check_key(file), dir_fd=folder, follow_symlinks=False).st_size
             os.unlink(file, dir_fd=folder)
-        except (*_GONE, IsADirectoryError):
+        except (*GONE, IsADirectoryError):
             continue
         count += 1
         size += length
@@ -373,7 +367,7 @@ def _holds_something(entry: os.DirEntry[str]) -> bool:
             return True
         with os.scandir(entry.path) as inside:
             return any(True for _ in inside)
-    except _GONE:
+    except GONE:
         return False
     except PermissionError:
         return True  # cannot look inside: it is there, and using it will say what is wrong

@@ -86,7 +86,7 @@ class StorageContract:
         assert storage.replace_many([]) == []
 
     def test_of_racing_replacers_of_many_keys_exactly_one_wins_each_key(self, storage: ObjectStorage) -> None:
-        versions = {f"{number}": storage.create(f"{number}", b"start") for number in range(20)}
+        versions = {f"{number}": storage.create(f"{number}", b"start") for number in range(5)}
 
         def attempt(writer: int) -> list[Version | RelanceError]:
             keys = list(versions) if writer % 2 else list(reversed(versions))
@@ -94,8 +94,8 @@ class StorageContract:
             outcomes = dict(zip(keys, storage.replace_many(changes), strict=True))
             return [outcomes[key] for key in versions]
 
-        with ThreadPoolExecutor(4) as pool:
-            attempts = list(pool.map(attempt, range(4)))
+        with ThreadPoolExecutor(3) as pool:
+            attempts = list(pool.map(attempt, range(3)))
         for key, outcomes in zip(versions, zip(*attempts, strict=True), strict=True):
             (winner,) = [n for n, outcome in enumerate(outcomes) if not isinstance(outcome, RelanceError)]
             assert {type(each) for each in outcomes if isinstance(each, RelanceError)} == {KeyChangedError}
