@@ -10,6 +10,8 @@ from tests.lifecycle.helpers import drop, make, tables
 from tests.servers import RequestCounter, count_requests
 
 import relance
+from relance.maintenance.removal.expired_drops import PurgeDropped
+from relance.maintenance.work import Effect
 
 if TYPE_CHECKING:
     from tests.servers import S3Server
@@ -65,3 +67,25 @@ def test_markers_do_not_change_what_a_listing_costs(
     counter.reset()
     assert tables(catalog) == ["t0", "t3", "t4", "t5"]
     assert counter.count() == 1, counter.requests
+
+
+def test_small_tables_that_are_purged_together_cost_four_requests_each_and_four_for_all(
+    catalog: relance.DirectoryNamespace, counter: RequestCounter
+) -> None:
+    names = [f"t{index}" for index in range(6)]
+    for index, name in enumerate(names):
+        make(catalog, name, index)
+        drop(catalog, name)
+    counter.reset()
+    job = PurgeDropped(force=True)
+    effects = job.do_together(catalog._context, [(name,) for name in names])
+    assert all(isinstance(each, Effect) and each.files > 2 for each in effects)
+    # Each: its marker, its files, the claim, the end. All: manifests, other files, the look, the signs.
+    assert counter.count() <= 4 * len(names) + 4, counter.requests
+    assert tables(catalog) == []
+    counter.reset()
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    counter.reset()
+    assert catalog.purge_table(["t"], force=True).purged
+    assert counter.count() <= 8, counter.requests

@@ -51,7 +51,7 @@ _SPREAD_SECONDS = 0.1
 """What the tasks of giant tables are cut into at least: their weights are guesses, which one costly
 expression makes wrong by far, so that few of them share a slot however light they seem."""
 
-_GROUPED_SECONDS = 0.004
+_GROUPED_SECONDS = 0.002
 """What a small table costs of which many are done together."""
 
 _ALONE_SECONDS = 1.0

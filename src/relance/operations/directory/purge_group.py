@@ -28,7 +28,7 @@ from relance.operations.deletion import (
 from relance.operations.directory.claims import Claim, claim_purges, settle_all
 from relance.storage.protocol import Deleted, ObjectStorage
 
-_MOST_TABLES = 256
+_MOST_TABLES = 512
 """Claimed together; if the process dies, so many wait for their leases to end."""
 
 
