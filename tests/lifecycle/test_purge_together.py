@@ -41,7 +41,7 @@ from relance.lifecycle.states import State
 from relance.locations import MARKER_SUFFIX
 from relance.operations.context import Context
 from relance.operations.create import create
-from relance.operations.deletion import PurgeOptions, PurgeResult
+from relance.operations.deletion import REMEMBERED, PurgeOptions, PurgeResult
 from relance.operations.directory import claims, purge_group
 from relance.operations.directory.purge import purge_names
 from relance.operations.drop import drop, undrop_table
@@ -277,6 +277,41 @@ def test_files_of_one_table_that_cannot_be_deleted_do_not_stop_the_other(
     assert second.purged
     assert _states(store) == {TABLE: State.PURGING, OTHER: State.PURGED}
     assert [key for key in _files(store) if key.startswith("u.")] == []
+
+
+def test_a_table_of_many_files_goes_by_itself_and_every_result_is_that_of_its_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, clock = _two_dropped("many files")
+    names = [OTHER_ID, TABLE_ID, TableId((), "v"), TableId((), "nothing")]
+    more = NewTable(names[2], "more", StorageOptions())
+    context = context_on(store, clock)
+    create(context, more, CreateMode.CREATE)
+    drop(context, names[2], timedelta(days=1))
+    for number in range(REMEMBERED):
+        store.create(f"t.lance/data/more-{number}", b"x")
+    groups: list[list[str]] = []
+
+    def take(context: Context, wanted: Sequence[tuple[str, StoredMarker]]) -> Any:
+        groups.append([name for name, _ in wanted])
+        return claims.claim_purges(context, wanted)
+
+    monkeypatch.setattr(purge_group, "claim_purges", take)
+    expected = [len([key for key in store.snapshot() if key.startswith(f"{each}.lance/")]) for each in names]
+    results = purge_names(context, names, BY_FORCE)
+    assert sorted(groups) == [["t"], ["u", "v"]]
+    assert [each.id for each in results] == [tuple(each.parts) for each in names]
+    assert [each.files for each in results] == expected
+    assert [each.purged for each in results] == [True, True, True, False]
+    assert _files(store) == []
+
+
+def test_a_table_that_is_named_twice_is_purged_once() -> None:
+    store, clock = _two_dropped("twice")
+    first, again = purge_names(context_on(store, clock), [TABLE_ID, TABLE_ID], BY_FORCE)
+    assert first.purged
+    assert isinstance(again.error, ConcurrentModificationError)
+    assert _states(store)[TABLE] is State.PURGED
 
 
 def test_a_purge_that_died_after_its_claims_is_finished_by_a_later_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from relance.errors import (
@@ -30,6 +31,7 @@ from relance.operations.rows.declare import settle_name
 from relance.operations.rows.lookups import require_writable
 from relance.operations.rows.purge import purge_row, require_purgeable
 from relance.resolution import not_found
+from relance.storage.at_once import map_at_once
 
 
 def purge_table(
@@ -80,16 +82,24 @@ def purge_generations(
     purged = iter(
         purge_names(context, by_marker, options, before_look=lambda each: bring_in_step(context, each))
     )
-    results: list[PurgeResult] = []
-    for each in generations:
-        if each.entry is not None:
-            assert context.manifest is not None  # the row came from it
-            results.append(purge_row(context, context.manifest, each.entry, options))
-            continue
-        results.append(next(purged))
-        if results[-1].purged:
-            follow_marker(context, each.table_id)
-    return results
+    begun = [(each, next(purged) if each.entry is None else None) for each in generations]
+    return map_at_once(context.storage, lambda each: _purge_rest(context, *each, options), begun)
+
+
+def _purge_rest(
+    context: Context, generation: Generation, purged: PurgeResult | None, options: PurgeOptions
+) -> PurgeResult:
+    """Have the manifest follow a marker that was purged, or purge what its row decides about."""
+    if purged is None:
+        assert context.manifest is not None  # the row came from it
+        assert generation.entry is not None  # others have their result
+        return purge_row(context, context.manifest, generation.entry, options)
+    try:
+        if purged.purged:
+            follow_marker(context, generation.table_id)
+    except RelanceError as error:
+        return replace(purged, error=error)
+    return purged
 
 
 def bring_in_step(context: Context, table_id: TableId) -> None:

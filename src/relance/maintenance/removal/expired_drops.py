@@ -203,14 +203,15 @@ def _finish(context: Context, plans: Sequence[PurgedInPlace]) -> list[Effect | R
     if not plans:
         return []
     options = _paced(plans[0].options.force, plans[0].options.rate_limit)
-    purged = iter(purge_ready(context, [each.ready for each in plans if each.ready is not None], options))
+    ready = [each.ready for each in plans if each.ready is not None]
+    purged = iter(purge_ready(context, ready, options))
+    others = [each for plan in plans if plan.ready is None for each in plan.generations]
+    asked = iter(purge_generations(context, others, options))
     done: list[Effect | RelanceError] = []
     for plan in plans:
+        results = [next(asked) for _ in plan.generations] if plan.ready is None else [next(purged)]
         try:
-            if plan.ready is not None:
-                done.append(_effect([next(purged)]))
-            else:
-                done.append(_effect(purge_generations(context, plan.generations, options)))
+            done.append(_effect(results))
         except RelanceError as error:
             done.append(error)
     return done

@@ -74,13 +74,15 @@ class _Held:
 
 def purge_ready(context: Context, ready: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
     """Claim the tables and delete their files; failures are part of the results, which are in their order."""
-    results: list[PurgeResult] = []
-    for group in _groups(ready, options):
+    results: dict[int, PurgeResult] = {}
+    for numbers in _groups(ready, options):
+        group = [ready[number] for number in numbers]
         claims = claim_purges(context, [(each.table_id.name, each.stored) for each in group])
         begun = [_begin(each, claim, options) for each, claim in zip(group, claims, strict=True)]
         _purge_held(context, [each for each in begun if isinstance(each, _Held)])
-        results += [_result(each) if isinstance(each, _Held) else each for each in begun]
-    return results
+        done = [_result(each) if isinstance(each, _Held) else each for each in begun]
+        results.update(zip(numbers, done, strict=True))
+    return [results[number] for number in range(len(ready))]
 
 
 def purge_claimed(context: Context, table_id: TableId, claim: Claim, done: Progress) -> PurgeResult:
@@ -97,18 +99,18 @@ def _begin(ready: Ready, claim: Claim | RelanceError, options: PurgeOptions) -> 
     return _Held(ready.table_id, claim, done, ready.inside)
 
 
-def _groups(ready: Sequence[Ready], options: PurgeOptions) -> Iterator[list[Ready]]:
-    """Put small tables together; one of many files, or of a purge with a rate, keeps its claim alone."""
-    group: list[Ready] = []
+def _groups(ready: Sequence[Ready], options: PurgeOptions) -> Iterator[list[int]]:
+    """Yield the numbers of tables to purge together; one of many files, or with a rate, goes alone."""
+    group: list[int] = []
     files = 0
-    for each in ready:
+    for number, each in enumerate(ready):
         if each.inside.files is None or options.rate_limit is not None:
-            yield [each]
+            yield [number]
             continue
         if len(group) == _MOST_TABLES or files + each.inside.count > LARGEST_BATCH:
             yield group
             group, files = [], 0
-        group.append(each)
+        group.append(number)
         files += each.inside.count
     if group:
         yield group
