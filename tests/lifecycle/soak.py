@@ -179,21 +179,22 @@ def rows_of(tag: int) -> list[int]:
 @contextmanager
 def _takeovers_noted(log: Log) -> Iterator[None]:
     """Write down each claim of a dead process that is given back, finished or taken over."""
-    recover, claim_purge = claims.recover, claims.claim_purge
+    recover, claim_purges = claims.recover, claims.claim_purges
 
     def noted_recover(context: Any, name: str, stored: Any) -> None:
         recover(context, name, stored)
         log.note(event="takeover", what=f"{stored.marker.state} recovered")
 
-    def noted_claim(context: Any, name: str, over: Any) -> Any:
-        claim = claim_purge(context, name, over)
-        if over.marker.state is State.PURGING:
-            log.note(event="takeover", what="purging taken over")
-        return claim
+    def noted_claims(context: Any, names: Any) -> Any:
+        taken = claim_purges(context, names)
+        for (_, over), claim in zip(names, taken, strict=True):
+            if over.marker.state is State.PURGING and isinstance(claim, claims.Claim):
+                log.note(event="takeover", what="purging taken over")
+        return taken
 
     with (
         mock.patch("relance.operations.directory.claims.recover", noted_recover),
-        mock.patch("relance.operations.directory.purge.claim_purge", noted_claim),
+        mock.patch("relance.operations.directory.purge_group.claim_purges", noted_claims),
     ):
         yield
 
