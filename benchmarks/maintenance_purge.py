@@ -1,14 +1,10 @@
-"""Purge and cleanup of many tables, as maintenance jobs, beside loops over single calls.
-
-On threads of this process, and on two workers of a Spark session that has worked before.
-"""
+"""Purge and cleanup of many tables, as maintenance jobs on threads, beside loops over single calls."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from datetime import timedelta
 from time import perf_counter
 
@@ -19,14 +15,12 @@ from tests.servers import count_requests, start_moto
 
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
 from benchmarks.roots import V1, fill_bucket, open_native, table_name, temporary_root
-from benchmarks.spark_tables import start_session
 from relance import CleanupPolicy
 from relance.locations import LAYOUT_KEY, MARKER_SUFFIX
 from relance.maintenance.maintain import maintain
 from relance.maintenance.removal.expired_drops import PurgeDropped
 from relance.maintenance.removal.old_versions import CleanUp
 from relance.maintenance.work import CatalogRef, Job
-from relance.spark.runner import SparkRunner
 
 TABLES = 1_000
 VERSIONS = 20
@@ -38,32 +32,6 @@ REPEATS = 2
 
 def purge_many() -> Iterator[Result]:
     """Measure the purge of many small dropped tables beside native's drop of as many, one after another."""
-    yield from _compare_purges("on threads", None)
-    with _workers() as spark:
-        yield from _compare_purges("on Spark", spark)
-
-
-def clean_many() -> Iterator[Result]:
-    """Measure the cleanup of many tables with versions beside a loop over Lance's own cleanup."""
-    yield from _compare_cleanups("on threads", None)
-    with _workers() as spark:
-        yield from _compare_cleanups("on Spark", spark)
-
-
-@contextmanager
-def _workers() -> Iterator[SparkRunner]:
-    """Run two workers that have done some tables already."""
-    with start_session() as session, temporary_root() as root:
-        runner = SparkRunner(session)
-        for number in range(200):
-            lance.write_dataset(pa.table({"a": [1]}), f"{root}/t{number}.lance")
-        catalog = CatalogRef(tuple({"root": root, **V1}.items()))
-        job = CleanUp(CleanupPolicy(retain_versions=1), allow_young=True)
-        maintain(catalog, job, engine="spark", spark=runner)
-        yield runner
-
-
-def _compare_purges(where: str, spark: SparkRunner | None) -> Iterator[Result]:
     from benchmarks.lifecycle import _dropped_marker
 
     ours: list[float] = []
@@ -85,12 +53,12 @@ def _compare_purges(where: str, spark: SparkRunner | None) -> Iterator[Result]:
                 # left to be written must not be written in the other one's time.
                 os.sync()
                 names = [[f"t{number}"] for number in range(TABLES)]
-                ours.append(_seconds_of_job(left, PurgeDropped(force=True), names, spark=spark))
+                ours.append(_seconds_of_job(left, PurgeDropped(force=True), names))
                 peer, start = open_native(right), perf_counter()
                 for name in names:
                     peer.drop_table(DropTableRequest(id=name))
                 native.append(perf_counter() - start)
-    what = f"purge of {TABLES:,} small dropped tables {where}"
+    what = f"purge of {TABLES:,} small dropped tables on threads"
     yield Result(what, Unit.SECONDS, Sample(tuple(ours)), Sample(tuple(native)), times_faster(1))
 
 
@@ -116,7 +84,8 @@ def purge_many_on_s3() -> Iterator[Result]:
     yield Result(what, Unit.SECONDS, Sample((ours,)), Sample((native,)), times_faster(1))
 
 
-def _compare_cleanups(where: str, spark: SparkRunner | None) -> Iterator[Result]:
+def clean_many() -> Iterator[Result]:
+    """Measure the cleanup of many tables with versions beside a loop over Lance's own cleanup."""
     ours: list[float] = []
     native: list[float] = []
     with temporary_root() as model:
@@ -131,28 +100,23 @@ def _compare_cleanups(where: str, spark: SparkRunner | None) -> Iterator[Result]
                     for number in range(TABLES):
                         shutil.copytree(f"{model}/t.lance", f"{root}/t{number}.lance")
                 job = CleanUp(CleanupPolicy(retain_versions=1), allow_young=True)
-                ours.append(_seconds_of_job(left, job, None, spark=spark))
+                ours.append(_seconds_of_job(left, job, None))
                 start = perf_counter()
                 for number in range(TABLES):
                     dataset = lance.dataset(f"{right}/t{number}.lance")
                     dataset.cleanup_old_versions(older_than=timedelta(0), retain_versions=1)
                 native.append(perf_counter() - start)
-    what = f"cleanup of {TABLES:,} tables x {VERSIONS} versions {where}"
+    what = f"cleanup of {TABLES:,} tables x {VERSIONS} versions on threads"
     yield Result(what, Unit.SECONDS, Sample(tuple(ours)), Sample(tuple(native)), times_faster(THREADS_GAIN))
 
 
 def _seconds_of_job(
-    root: str,
-    job: Job,
-    tables: list[list[str]] | None,
-    options: Mapping[str, str] | None = None,
-    *,
-    spark: SparkRunner | None = None,
+    root: str, job: Job, tables: list[list[str]] | None, options: Mapping[str, str] | None = None
 ) -> float:
     storage = {f"storage.{key}": value for key, value in (options or {}).items()}
     catalog = CatalogRef(tuple({"root": root, **V1, **storage}.items()))
     start = perf_counter()
-    report = maintain(catalog, job, tables, engine="local" if spark is None else "spark", spark=spark)
+    report = maintain(catalog, job, tables, engine="local")
     seconds = perf_counter() - start
     if report.failed or len(report.changed) != (TABLES if tables is None else len(tables)):
         raise RuntimeError(f"{len(report.failed)} tables failed: {report.failed[:1]}")
