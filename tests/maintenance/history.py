@@ -83,14 +83,15 @@ class Clients:
 
     def swing(self, number: int) -> None:
         """Take the table away for a moment."""
-        catalog = self.place.open()
+        catalog, started = self.place.open(), time.monotonic()
         if number % 2:
             catalog.drop_table({"id": ["t"]})
             catalog.undrop_table(["t"])
         else:
             catalog.rename_table({"id": ["t"], "new_table_name": "u"})
             catalog.rename_table({"id": ["u"], "new_table_name": "t"})
-        time.sleep(0.15)  # so that some work is done in between
+        # So that some work is done in between, also where the store is slow.
+        time.sleep(max(0.15, 3 * (time.monotonic() - started)))
 
     @contextmanager
     def _doubt(self, ids: Any) -> Iterator[None]:
@@ -102,7 +103,7 @@ class Clients:
 
     def _keep_doing(self, what: Callable[[int], Any]) -> None:
         for number in count():
-            if self.stop.is_set():
+            if self.stop.wait(0.01):
                 return
             try:
                 what(number)
