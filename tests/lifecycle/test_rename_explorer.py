@@ -36,12 +36,12 @@ CASES: tuple[Case, ...] = (
     ("rename, create of the target", [[renames("t", "u")], [creates("u", "c")]], LIVE, NO_FAULT),
     ("rename, create of the old name", [[renames("t", "u")], [creates("t", "c")]], LIVE, CRASH),
     ("rename there and back", [[renames("t", "u")], [renames("u", "t")]], LIVE, CRASH),
+    ("undrop, undrop as another", [[undrops("t")], [undrops_as("t", "u")]], DROPPED, NO_FAULT),
     ("undrop as another, drop there", [[undrops_as("t", "u")], [drops("u")]], DROPPED, CRASH),
     ("rename back, drop", [[renames("u", "t")], [drops("u")]], AWAY, CRASH),
 )
 
 LONG_CASES: tuple[Case, ...] = (
-    ("undrop, undrop as another", [[undrops("t")], [undrops_as("t", "u")]], DROPPED, NO_FAULT),
     ("rename, drop", [[renames("t", "u")], [drops("t")]], LIVE, LOST),
     ("rename, create of the target", [[renames("t", "u")], [creates("u", "c")]], LIVE, CRASH),
 )

@@ -61,4 +61,4 @@ def test_two_clients_on_s3_answer_as_the_model_does(moto_server: S3Server, moto_
             root = f"s3://{moto_bucket}/{uuid.uuid4().hex}"
             super().__init__({"root": root, **options}, read_all=False)
 
-    run_state_machine_as_test(OnS3, settings=profile(100, 100) if LONG else profile(12, 40))
+    run_state_machine_as_test(OnS3, settings=profile(100, 100) if LONG else profile(25, 40))

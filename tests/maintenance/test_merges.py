@@ -33,6 +33,7 @@ from relance.maintenance.merging.merge_here import HereEngine
 from relance.maintenance.merging.merge_plan import Clauses, MergeRequest, parse_clauses, plan_merge
 from relance.maintenance.merging.merge_tasks import NewRows, write_rows
 from relance.operations.context import Context, open_context
+from relance.operations.staging import commit
 from relance.operations.staging.commit import find_marked, landed_version
 
 UPSERT = Clauses()
@@ -360,7 +361,7 @@ def test_a_merge_whose_outcome_cannot_be_looked_up_is_not_done_twice(
             raise failure
         return landed_version(*arguments)
 
-    monkeypatch.setattr(merge_commit, "landed_version", look_when_it_is_up)
+    monkeypatch.setattr(commit, "landed_version", look_when_it_is_up)
     with pytest.raises(OutcomeUnknownError, match="busy"):
         merge_here(context, "t", _rows([2, None], 100))
     assert len(commits) == 1

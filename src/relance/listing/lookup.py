@@ -46,6 +46,11 @@ class TableFacts:
         return self.has_versions or self.reserved
 
     @property
+    def is_visible(self) -> bool:
+        """A table is there, and nothing hides it."""
+        return self.holds_table and not self.hidden
+
+    @property
     def only_declared(self) -> bool:
         return self.reserved and not self.has_versions
 

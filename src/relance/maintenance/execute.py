@@ -266,7 +266,7 @@ class Run:
         """Yield the result of each table as it comes."""
         self._report(total=len(tables))
         giant_seconds = self.giant_seconds
-        if self.near.repeats and isinstance(self.job, OnceJob):
+        if self.near.repeats and isinstance(self.job, OnceJob) and self.job.only_once:
             giant_seconds = _NEVER_THERE
         visit = GroupedVisit if isinstance(self.job, GroupingJob) else Visit
         visits = [visit(self.job, each, self.dry_run, giant_seconds) for each in tables]

@@ -166,11 +166,11 @@ class GroupTask(Task, Protocol):
 
 @runtime_checkable
 class OnceJob(Job, Protocol):
-    """A job that changes more when it is done twice: it is committed here, not where it may be run again."""
+    """A job that may change more when it is done twice."""
 
     @property
     def only_once(self) -> bool:
-        """True."""
+        """Whether it does: then it is committed here, not where it may be run again."""
 
 
 @dataclass(frozen=True, slots=True)

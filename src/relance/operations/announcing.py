@@ -27,7 +27,7 @@ from relance.operations.directory.claims import swap
 from relance.operations.directory.moving import move_away
 from relance.operations.directory.registration import deregister
 from relance.operations.in_step import new_home_row, wanted_change
-from relance.operations.pending import PendingChangeError, announced_row, refuse_pending
+from relance.operations.pending import PendingChangeError, announced_row, dropped_at_home, refuse_pending
 from relance.operations.rows.lookups import move, refuse_protected, require_writable, taken
 from relance.operations.rows.rename import end_move
 
@@ -69,7 +69,7 @@ def _announce(
     """Return the row that tells, and what puts it there."""
     refuse_pending(snapshot, name)
     live, marker = snapshot.get([name]).get(name), announcement.marker
-    gone = [each for each in snapshot.dropped(name) if each.has_own_directory]
+    gone = dropped_at_home(snapshot, name)
     if marker.state is State.MOVED:  # only a dropped table is left to its row this way
         if not gone:
             raise ConcurrentModificationError(f"table id '{name}' was changed by another client")
@@ -193,7 +193,7 @@ def _finish_rename(context: Context, manifest: Manifest, table_id: TableId, move
         move_away(context, table_id.name)
     else:
         facts = look_up(context.storage, table_id.name)
-        if facts.holds_table and not facts.hidden:
+        if facts.is_visible:
             deregister(context, table_id, facts)
     end_move(manifest, table_id)
 

@@ -76,7 +76,7 @@ def state_of_name(context: Context, table_id: TableId) -> NameState:
         dropped.append(Generation(table_id, facts.marker.marker))
     if place.in_directory:
         renamed = place.entry is not None and place.entry.moved_to is not None
-        visible = facts is not None and facts.holds_table and not facts.hidden and not renamed
+        visible = facts is not None and facts.is_visible and not renamed
     else:
         entry = place.entry
         visible = entry is not None and entry.object_type == ObjectType.TABLE and entry.is_visible

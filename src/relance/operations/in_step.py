@@ -21,7 +21,7 @@ from relance.manifest.entry import Entry, Hold, ObjectType
 from relance.manifest.store import Change, Manifest, Snapshot, transact
 from relance.operations.context import Context
 from relance.operations.directory.drop import soft_drop
-from relance.operations.pending import announced_row, refuse_pending
+from relance.operations.pending import announced_row, dropped_at_home, refuse_pending
 from relance.operations.places import left_behind, place_of
 from relance.operations.rows.lookups import move, move_versions, taken
 from relance.resolution import Place
@@ -85,7 +85,7 @@ def _whose(snapshot: Snapshot, facts: TableFacts) -> Followed:
     row = snapshot.get([facts.name]).get(facts.name)
     if facts.state is State.MOVED or (row is not None and row.moved_to is not None):
         return Followed.MOVED
-    if row is not None and not row.has_own_directory and facts.holds_table and not facts.hidden:
+    if row is not None and not row.has_own_directory and facts.is_visible:
         return Followed.TAKEN
     return Followed.OWN
 
@@ -104,7 +104,7 @@ def is_held(context: Context, snapshot: Snapshot, facts: TableFacts, own: str | 
         return True
     row = snapshot.get([facts.name]).get(facts.name)
     hold = row.hold if row is not None and row.has_own_directory else None
-    if hold is None or hold.token == own or (facts.holds_table and not facts.hidden):
+    if hold is None or hold.token == own or facts.is_visible:
         return False  # a table that is there needs nobody to keep its name
     return context.clock.now() <= hold.until + context.timing.clock_skew
 
@@ -143,14 +143,14 @@ class NameHold:
         if not live.has_own_directory:
             raise taken(self.table_id, live)
         facts = look_up(self.context.storage, name)
-        if facts.holds_table and not facts.hidden:
+        if facts.is_visible:
             return Change()
         return move(snapshot, live, live.restored(name).with_hold(hold))
 
     def _plan_new(self, snapshot: Snapshot, hold: Hold) -> Change:
         """Hold a name without a row, unless another row leads to its directory since it was looked at."""
         name, storage = self.table_id.name, self.context.storage
-        gone = [each for each in snapshot.dropped(name) if each.has_own_directory]
+        gone = dropped_at_home(snapshot, name)
         marker = read_marker(storage, name)
         if stored_state(marker) is State.MOVED or (gone and _is_there(look_up(storage, name))):
             raise ConcurrentModificationError(f"table id '{name}' was changed by another client")
@@ -160,9 +160,7 @@ class NameHold:
 
 def _is_there(facts: TableFacts) -> bool:
     """Tell whether a table is there that is visible, or hidden by its marker: rows of drops are of use."""
-    if facts.marker is not None and facts.marker.marker.hides:
-        return True
-    return facts.holds_table and not facts.hidden
+    return facts.is_visible or (facts.marker is not None and facts.marker.marker.hides)
 
 
 def place_in_step(context: Context, table_id: TableId) -> Place:
@@ -190,7 +188,7 @@ def wanted_change(snapshot: Snapshot, facts: TableFacts, properties: dict[str, s
         live, name_is_free = None, False
     else:
         name_is_free = True
-    gone = [each for each in snapshot.dropped(facts.name) if each.has_own_directory]
+    gone = dropped_at_home(snapshot, facts.name)
     if live is not None and live.moved_to is not None:
         return Change()  # a rename is under way, and finishes this itself
     if facts.state is State.MOVED:
@@ -201,7 +199,7 @@ def wanted_change(snapshot: Snapshot, facts: TableFacts, properties: dict[str, s
         return Change()
     if facts.state is State.DELETED and facts.marker is not None:
         return _show_dropped(snapshot, facts, live, gone)
-    if facts.holds_table and not facts.hidden:
+    if facts.is_visible:
         return (
             _show_live(snapshot, facts, live, gone, properties) if name_is_free else _without(snapshot, gone)
         )

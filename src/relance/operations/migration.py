@@ -89,7 +89,7 @@ def _plan(context: Context, snapshot: Snapshot, names: Sequence[str]) -> tuple[C
     for facts in _facts(context, names):
         row = rows.get(facts.name)
         if row is not None and (row.object_type != ObjectType.TABLE or not row.has_own_directory):
-            if facts.holds_table and not facts.hidden:
+            if facts.is_visible:
                 told.append(("shadowed", facts.name))
             continue
         if is_held(context, snapshot, facts):

@@ -1,4 +1,4 @@
-"""Whether the manifest says that something is under way with a root table, so that others wait for it."""
+"""What the manifest's rows say of the directory of a root table: drops, and what others wait for."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ class PendingChangeError(ConcurrentModificationError):
         self.name = name
 
 
+def dropped_at_home(snapshot: Snapshot, name: str) -> list[Entry]:
+    """Return the rows of drops of this root table that lead to the directory of its name, oldest first."""
+    return [each for each in snapshot.dropped(name) if each.has_own_directory]
+
+
 def announced_row(snapshot: Snapshot, name: str) -> Entry | None:
     """Return the row that tells what is about to happen to the marker of this root table, if one does."""
     live = snapshot.get([name]).get(name)
-    gone = (each for each in snapshot.dropped(name) if each.has_own_directory)
-    for each in (*gone, *([live] if live is not None and live.has_own_directory else [])):
+    there = [live] if live is not None and live.has_own_directory else []
+    for each in (*dropped_at_home(snapshot, name), *there):
         if each.announced is not None:
             return each
     return None

@@ -9,6 +9,7 @@ from relance.identifiers import TableId, parse_table_id
 from relance.manifest.entry import Entry
 from relance.manifest.store import Snapshot, rereading
 from relance.operations.context import Context
+from relance.operations.pending import dropped_at_home
 from relance.resolution import Found, Place, find_table, locate, root_table_id
 
 
@@ -52,5 +53,5 @@ def left_behind(snapshot: Snapshot | None, table_id: TableId) -> Entry | None:
     """
     if snapshot is None:
         return None
-    gone = [each for each in snapshot.dropped(str(table_id)) if each.has_own_directory]
+    gone = dropped_at_home(snapshot, str(table_id))
     return gone[-1] if gone else None

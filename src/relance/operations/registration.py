@@ -148,7 +148,7 @@ def _leave_home(context: Context, manifest: Manifest, table_id: TableId, directo
     Otherwise it would be seen again as soon as the row of this name is gone.
     """
     place, facts = place_of(context, table_id), look_up(context.storage, table_id.name)
-    if place.in_directory and facts.holds_table and not facts.hidden:
+    if place.in_directory and facts.is_visible:
         rows.check_location(context, manifest, table_id, directory)  # refuses before anything is changed
         deregister(context, table_id)
 

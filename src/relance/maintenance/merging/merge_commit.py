@@ -12,7 +12,7 @@ from relance.errors import ConcurrentModificationError, OutcomeUnknownError, Rel
 from relance.maintenance.merging.merge_plan import MergePlan
 from relance.maintenance.merging.merge_tasks import Touched
 from relance.operations.context import Context
-from relance.operations.staging.commit import landed_version
+from relance.operations.staging.commit import landed_despite, landed_version
 from relance.operations.staging.plan import JOB_MARK
 from relance.operations.targets import Target, after_write, commit_transaction, open_for_writing
 from relance.operations.written import files_of
@@ -96,20 +96,10 @@ def _commit(context: Context, plan: MergePlan, target: Target, work: Work) -> in
         return int(committed.version)
     except RelanceError as failure:
         # Lance may have met its own commit, of which the answer was lost.
-        landed = _landed(context, plan, failure)
+        landed = landed_despite(context, plan.write, failure)
         if landed is None:
             raise
         return landed
-
-
-def _landed(context: Context, plan: MergePlan, failure: RelanceError) -> int | None:
-    try:
-        return landed_version(context, plan.write)
-    except RelanceError as unseen:
-        # To merge again, or to remove the files, would be wrong if it has happened.
-        raise OutcomeUnknownError(
-            f"{failure.detail}; whether it happened cannot be told: {unseen.detail}"
-        ) from failure
 
 
 def _require_files(context: Context, plan: MergePlan, target: Target, work: Work) -> None:

@@ -106,7 +106,7 @@ def require_free(context: Context, snapshot: Snapshot, table_id: TableId) -> Non
         raise taken(table_id, entry)
     if not table_id.namespace and context.settings.dir_listing:
         facts = look_up(context.storage, table_id.name)
-        if facts.holds_table and not facts.hidden:
+        if facts.is_visible:
             raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{table_id.name}.lance'")
 
 

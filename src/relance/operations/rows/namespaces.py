@@ -77,7 +77,7 @@ def _is_directory_table(context: Context, parts: tuple[str, ...]) -> bool:
     if len(parts) > 1 or not context.settings.dir_listing:
         return False
     facts = look_up(context.storage, parts[0])
-    return facts.holds_table and not facts.hidden
+    return facts.is_visible
 
 
 def drop(

@@ -62,6 +62,20 @@ def landed_version(context: Context, plan: WritePlan) -> int | None:
     return find_marked(context, plan.directory, {JOB_MARK: plan.job}, after=plan.seen_version)
 
 
+def landed_despite(context: Context, plan: WritePlan, failure: RelanceError) -> int | None:
+    """Return the version that the job has become although the commit failed.
+
+    Raises:
+        OutcomeUnknownError: nobody can tell, so nothing is removed and nothing written again.
+    """
+    try:
+        return landed_version(context, plan)
+    except RelanceError as unseen:
+        raise OutcomeUnknownError(
+            f"{failure.detail}; whether it happened cannot be told: {unseen.detail}"
+        ) from failure
+
+
 def find_marked(context: Context, directory: str, marks: Mapping[str, str], *, after: int) -> int | None:
     """Return the latest version after `after` whose transaction has these properties.
 
@@ -152,26 +166,12 @@ def _commit_append(
         committed = commit_transaction(context, target, transaction)
         version = int(committed.version)
     except RelanceError as failure:
-        landed = _landed(context, plan, failure)
+        landed = landed_despite(context, plan, failure)
         if landed is None:
             raise
         version = landed
     after_write(context, target.found, None)
     return version
-
-
-def _landed(context: Context, plan: WritePlan, failure: RelanceError) -> int | None:
-    """Return the version that the job has become although the commit failed.
-
-    Raises:
-        OutcomeUnknownError: nobody can tell, so nothing is removed and nothing written again.
-    """
-    try:
-        return landed_version(context, plan)
-    except RelanceError as unseen:
-        raise OutcomeUnknownError(
-            f"{failure.detail}; whether it happened cannot be told: {unseen.detail}"
-        ) from failure
 
 
 def _remove_unless_landed(context: Context, plan: WritePlan, written: WrittenData) -> None:

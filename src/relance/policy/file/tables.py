@@ -16,8 +16,7 @@ from relance.policy.file.values import read_value
 _COMPARED = 50
 """Characters of an unknown key that are compared; longer ones are no slips of the pen."""
 
-NOTHING: Mapping[Kind, Sequence[Key]] = {}
-"""No parts."""
+_NO_PARTS: Mapping[Kind, Sequence[Key]] = {}
 
 
 def refuse_unknown(
@@ -25,7 +24,7 @@ def refuse_unknown(
     path: KeyPath,
     found: Mapping[str, object],
     known: Iterable[str],
-    inside: Mapping[Kind, Sequence[Key]] = NOTHING,
+    inside: Mapping[Kind, Sequence[Key]] = _NO_PARTS,
 ) -> None:
     """Complain about each key that is not known, with the nearest one that is.
 
