@@ -317,6 +317,8 @@ class TestOverwrite:
             with refused(INVALID_TABLE_STATE):
                 register(catalog, path, "loose", mode="overwrite")
             with refused(INVALID_TABLE_STATE):
+                register(catalog, path, directory(lake, path), mode="overwrite", properties={"n": "2"})
+            with refused(INVALID_TABLE_STATE):
                 deregister(catalog, path)
             assert_whole(catalog, path, 7)
 

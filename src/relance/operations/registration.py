@@ -79,6 +79,7 @@ def register_table(context: Context, request: RegisterTableRequest) -> RegisterT
         InvalidInputError: the location cannot be a table's, or is another table's.
         TableNotFoundError: there is no table data at the location.
         TableAlreadyExistsError: the name is taken, and the mode is create.
+        InvalidTableStateError: the table that has the name is protected.
         NamespaceNotFoundError: the namespace does not exist.
     """
     table_id = table_id_of(context, request.id)
@@ -121,6 +122,8 @@ def _register_at_home(
         directory = table_directory(table_id.name)
         rows.register(context, manifest, table_id, directory, properties, overwrite=overwrite)
         return
+    if overwrite and facts.is_visible and place.entry is not None:
+        refuse_protected(place.entry)
     hold = NameHold(context, table_id, properties)
     try:
         if facts.hidden and facts.state in {State.ABSENT, State.CLEARED}:
