@@ -47,7 +47,7 @@ def _open(root: str, server: S3Server | None = None) -> relance.DirectoryNamespa
     return relance.DirectoryNamespace(clock=None, **properties)
 
 
-def _dropped_marker() -> bytes:
+def dropped_marker() -> bytes:
     now = SystemClock().now()
     return encode(moves.drop(None, new_nonce(), at=now, ttl=Timing().drop_ttl, version=1))
 
@@ -75,7 +75,7 @@ def purge_on_local_disk() -> Iterator[Result]:
             for name in ("ours", "native"):
                 _fill_table(f"{root}/{name}.lance")
             with open(f"{root}/ours{MARKER_SUFFIX}", "wb") as marker:
-                marker.write(_dropped_marker())
+                marker.write(dropped_marker())
             catalog, peer = _open(root), open_native(root)
             capabilities(catalog._context.storage)  # tried out once per root
             native.append(_seconds(lambda peer=peer: peer.drop_table(DropTableRequest(id=["native"]))))  # type: ignore[misc]  # bound per turn
@@ -97,7 +97,7 @@ def purge_on_s3() -> Iterator[Result]:
                 keys += [f"lake/{name}.lance/data/{number:05d}.lance" for number in range(PURGED_FILES - 1)]
                 for key in keys:
                     client.put_object(Bucket=bucket, Key=key, Body=b"x")
-            client.put_object(Bucket=bucket, Key=f"lake/ours{MARKER_SUFFIX}", Body=_dropped_marker())
+            client.put_object(Bucket=bucket, Key=f"lake/ours{MARKER_SUFFIX}", Body=dropped_marker())
             root = f"s3://{bucket}/lake"
             catalog, peer = _open(root, server), open_native(root, server.storage_options())
             capabilities(catalog._context.storage)  # tried out once per root
@@ -122,7 +122,7 @@ def list_with_markers() -> Iterator[Result]:
         plain = f"{root}-plain"
         shutil.copytree(root, plain, copy_function=os.link)
         try:
-            marker = _dropped_marker()
+            marker = dropped_marker()
             for number in range(DROPPED_TABLES):
                 with open(f"{root}/{table_name(number)}{MARKER_SUFFIX}", "wb") as file:
                     file.write(marker)

@@ -1,4 +1,4 @@
-"""Purge and cleanup of many tables, as maintenance jobs on threads, beside loops over single calls."""
+"""Purge and cleanup of many tables, as maintenance jobs, beside loops over single calls."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from time import perf_counter
 import lance
 import pyarrow as pa
 from lance_namespace import DropTableRequest
-from tests.servers import count_requests, start_moto
+from tests.servers import S3Server, count_requests, start_moto
 
+from benchmarks.lifecycle import dropped_marker
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
-from benchmarks.roots import V1, fill_bucket, open_native, table_name, temporary_root
-from relance import CleanupPolicy
+from benchmarks.roots import (
+    V1,
+    fill_bucket,
+    open_native,
+    open_ours,
+    table_name,
+    temporary_root,
+    wait_for_the_disk,
+)
+from relance import CleanupPolicy, DirectoryNamespace
 from relance.locations import LAYOUT_KEY, MARKER_SUFFIX
 from relance.maintenance.maintain import maintain
 from relance.maintenance.removal.expired_drops import PurgeDropped
@@ -25,49 +34,55 @@ from relance.maintenance.work import CatalogRef, Job
 TABLES = 1_000
 VERSIONS = 20
 S3_TABLES = 200
+S3_CLEANED = 40
+S3_VERSIONS = 10
 S3_DELAY = 0.015
 THREADS_GAIN = 1.5
 REPEATS = 2
+CLEAN_UP = CleanUp(CleanupPolicy(retain_versions=1), allow_young=True)
 
 
 def purge_many() -> Iterator[Result]:
     """Measure the purge of many small dropped tables beside native's drop of as many, one after another."""
-    from benchmarks.lifecycle import _dropped_marker
-
     ours: list[float] = []
     native: list[float] = []
-    with temporary_root() as model:
-        lance.write_dataset(pa.table({"a": [1]}), f"{model}/t.lance")
-        for _ in range(REPEATS):
-            with temporary_root() as left, temporary_root() as right:
-                marker = _dropped_marker()
-                for root in (left, right):
-                    with open(f"{root}/{LAYOUT_KEY}", "wb") as flag:
-                        flag.write(b"{}")
-                    for number in range(TABLES):
-                        shutil.copytree(f"{model}/t.lance", f"{root}/t{number}.lance")
-                for number in range(TABLES):
-                    with open(f"{left}/t{number}{MARKER_SUFFIX}", "wb") as file:
-                        file.write(marker)
-                # Dropped tables are purged days later, when they are on the disk; and what one side has
-                # left to be written must not be written in the other one's time.
-                os.sync()
-                names = [[f"t{number}"] for number in range(TABLES)]
-                ours.append(_seconds_of_job(left, PurgeDropped(force=True), names))
-                peer, start = open_native(right), perf_counter()
-                for name in names:
-                    peer.drop_table(DropTableRequest(id=name))
-                native.append(perf_counter() - start)
-    what = f"purge of {TABLES:,} small dropped tables on threads"
+    names = [[f"t{number}"] for number in range(TABLES)]
+    with temporary_root() as folder:
+        wait_for_the_disk(folder)
+        lance.write_dataset(pa.table({"a": [1]}), f"{folder}/t.lance")
+        for number in range(REPEATS):
+            for side in ("left", "right"):
+                _copy_tables(f"{folder}/t.lance", f"{folder}/{side}{number}", dropped=side == "left")
+        # Dropped tables are purged days later, when they are on the disk; and what one side has left to be
+        # written must not be written in the other one's time.
+        os.sync()
+        for number in range(REPEATS):
+            wait_for_the_disk(folder)
+            ours.append(_seconds_of_job(f"{folder}/left{number}", PurgeDropped(force=True), names))
+            peer, start = open_native(f"{folder}/right{number}"), perf_counter()
+            for name in names:
+                peer.drop_table(DropTableRequest(id=name))
+            native.append(perf_counter() - start)
+    what = f"purge of {TABLES:,} small dropped tables"
     yield Result(what, Unit.SECONDS, Sample(tuple(ours)), Sample(tuple(native)), times_faster(1))
+
+
+def _copy_tables(model: str, root: str, *, dropped: bool = False) -> None:
+    """Make a root of many copies of one table."""
+    os.mkdir(root)
+    with open(f"{root}/{LAYOUT_KEY}", "wb") as flag:
+        flag.write(b"{}")
+    for number in range(TABLES):
+        shutil.copytree(model, f"{root}/t{number}.lance")
+        if dropped:
+            with open(f"{root}/t{number}{MARKER_SUFFIX}", "wb") as file:
+                file.write(dropped_marker())
 
 
 def purge_many_on_s3() -> Iterator[Result]:
     """Measure the same on an S3 server whose answers take as long as those of a real one."""
-    from benchmarks.lifecycle import _dropped_marker
-
     with start_moto() as server, count_requests(server, delay=S3_DELAY) as far:
-        bucket, client, marker = server.make_bucket("purge-many"), server.client(), _dropped_marker()
+        bucket, client, marker = server.make_bucket("purge-many"), server.client(), dropped_marker()
         for side in ("left", "right"):
             client.put_object(Bucket=bucket, Key=f"{side}/{LAYOUT_KEY}", Body=b"{}")
             fill_bucket(server, bucket, side, S3_TABLES)
@@ -85,29 +100,69 @@ def purge_many_on_s3() -> Iterator[Result]:
 
 
 def clean_many() -> Iterator[Result]:
-    """Measure the cleanup of many tables with versions beside a loop over Lance's own cleanup."""
-    ours: list[float] = []
-    native: list[float] = []
-    with temporary_root() as model:
-        for number in range(VERSIONS):
-            mode = "overwrite" if number % 2 else "append"
-            lance.write_dataset(
-                pa.table({"a": list(range(100))}), f"{model}/t.lance", mode=mode if number else "create"
-            )
-        for _ in range(REPEATS):
-            with temporary_root() as left, temporary_root() as right:
-                for root in (left, right):
-                    for number in range(TABLES):
-                        shutil.copytree(f"{model}/t.lance", f"{root}/t{number}.lance")
-                job = CleanUp(CleanupPolicy(retain_versions=1), allow_young=True)
-                ours.append(_seconds_of_job(left, job, None))
-                start = perf_counter()
-                for number in range(TABLES):
-                    dataset = lance.dataset(f"{right}/t{number}.lance")
-                    dataset.cleanup_old_versions(older_than=timedelta(0), retain_versions=1)
-                native.append(perf_counter() - start)
-    what = f"cleanup of {TABLES:,} tables x {VERSIONS} versions on threads"
-    yield Result(what, Unit.SECONDS, Sample(tuple(ours)), Sample(tuple(native)), times_faster(THREADS_GAIN))
+    """Measure the cleanup of many tables with versions beside loops: over the catalog's, over Lance's own."""
+    times: dict[str, list[float]] = {"job": [], "catalog": [], "lance": []}
+    with temporary_root() as folder:
+        wait_for_the_disk(folder)
+        _write_versions(f"{folder}/t.lance", VERSIONS)
+        for number in range(REPEATS):
+            for side in times:
+                _copy_tables(f"{folder}/t.lance", f"{folder}/{side}{number}")
+        os.sync()
+        for number in range(REPEATS):
+            times["job"].append(_seconds_of_job(f"{folder}/job{number}", CLEAN_UP, None))
+            times["catalog"].append(_seconds_of_loop(f"{folder}/catalog{number}"))
+            start = perf_counter()
+            for table in range(TABLES):
+                dataset = lance.dataset(f"{folder}/lance{number}/t{table}.lance")
+                dataset.cleanup_old_versions(older_than=timedelta(0), retain_versions=1)
+            times["lance"].append(perf_counter() - start)
+    what = f"cleanup of {TABLES:,} tables x {VERSIONS} versions"
+    job, catalog, alone = (Sample(tuple(each)) for each in times.values())
+    yield Result(f"{what}, beside a loop", Unit.SECONDS, job, catalog, times_faster(THREADS_GAIN))
+    yield Result(f"{what}, beside a loop of Lance alone", Unit.SECONDS, job, alone, times_faster(1))
+
+
+def clean_many_on_s3() -> Iterator[Result]:
+    """Measure the same on an S3 server whose answers take as long as those of a real one."""
+    with temporary_root() as folder, start_moto() as server, count_requests(server, delay=S3_DELAY) as far:
+        _write_versions(f"{folder}/t.lance", S3_VERSIONS)
+        bucket = server.make_bucket("clean-many")
+        for side in ("left", "right"):
+            server.client().put_object(Bucket=bucket, Key=f"{side}/{LAYOUT_KEY}", Body=b"{}")
+            for number in range(S3_CLEANED):
+                _upload(server, bucket, f"{folder}/t.lance", f"{side}/t{number}.lance")
+        options = far.server.storage_options()
+        ours = _seconds_of_job(f"s3://{bucket}/left", CLEAN_UP, None, options)
+        loop = _seconds_of_loop(f"s3://{bucket}/right", options, tables=S3_CLEANED)
+    what = (
+        f"cleanup of {S3_CLEANED} tables x {S3_VERSIONS} versions on S3, {S3_DELAY * 1000:.0f} ms a request"
+    )
+    yield Result(what, Unit.SECONDS, Sample((ours,)), Sample((loop,)), times_faster(THREADS_GAIN))
+
+
+def _write_versions(table: str, count: int) -> None:
+    for number in range(count):
+        mode = "overwrite" if number % 2 else "append"
+        lance.write_dataset(pa.table({"a": list(range(100))}), table, mode=mode if number else "create")
+
+
+def _upload(server: S3Server, bucket: str, folder: str, prefix: str) -> None:
+    client = server.client()
+    for where, _, files in os.walk(folder):
+        for file in files:
+            path = f"{where}/{file}"
+            client.upload_file(path, bucket, f"{prefix}/{os.path.relpath(path, folder)}")
+
+
+def _seconds_of_loop(root: str, options: Mapping[str, str] | None = None, *, tables: int = TABLES) -> float:
+    catalog = open_ours(root, options)
+    assert isinstance(catalog, DirectoryNamespace)
+    start = perf_counter()
+    for number in range(tables):
+        if catalog.cleanup_old_versions([f"t{number}"], retain_versions=1).old_versions == 0:
+            raise RuntimeError("a table was clean already")
+    return perf_counter() - start
 
 
 def _seconds_of_job(
@@ -118,7 +173,7 @@ def _seconds_of_job(
     start = perf_counter()
     report = maintain(catalog, job, tables, engine="local")
     seconds = perf_counter() - start
-    if report.failed or len(report.changed) != (TABLES if tables is None else len(tables)):
+    if report.failed or not report.changed or len(report.changed) != len(report.results):
         raise RuntimeError(f"{len(report.failed)} tables failed: {report.failed[:1]}")
     return seconds
 
@@ -127,4 +182,5 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark("purge-many", f"purge {TABLES:,} small dropped tables", purge_many),
     Benchmark("purge-many-s3", f"purge {S3_TABLES} small dropped tables on an S3 server", purge_many_on_s3),
     Benchmark("cleanup-many", f"clean {TABLES:,} tables of {VERSIONS} versions", clean_many),
+    Benchmark("cleanup-many-s3", f"clean {S3_CLEANED} tables on an S3 server", clean_many_on_s3),
 )

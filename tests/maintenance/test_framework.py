@@ -21,12 +21,12 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
 )
-from relance.maintenance import execute
+from relance.maintenance import CleanUp, Compact, execute
 from relance.maintenance.execute import ATTEMPTS, Progress, Run
 from relance.maintenance.maintain import Engine, choose, maintain
 from relance.maintenance.progress import Display
 from relance.maintenance.runner import Done, Slice, ThreadRunner, slices_of
-from relance.maintenance.work import CatalogRef, Effect, Estimate, Result, TablePlan
+from relance.maintenance.work import CatalogRef, Effect, Estimate, Result, TablePlan, WaitingJob
 from relance.operations.context import Context
 
 PLANNED = Estimate(rows=3)
@@ -102,8 +102,22 @@ class AddingTogether(Adding):
             return error
 
 
+@dataclass(frozen=True)
+class AddingAtOnce(Adding):
+    """Does several tables at a time; each waits until as many have begun, when `meet` is given."""
+
+    visits_at_once: int = 2
+    meet: threading.Barrier | None = None
+
+    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+        if self.meet is not None:
+            self.meet.wait(timeout=30)
+        return super().plan(context, table)
+
+
 WAYS: dict[str, Callable[..., Adding]] = {
     "alone": Adding,
+    "at once": AddingAtOnce,
     "together": AddingTogether,
     "plans": partial(AddingTogether, gives_plans=True),
 }
@@ -186,6 +200,19 @@ def test_tables_that_are_done_together_are_also_tried_again_together(catalog: Ca
     report = maintain(catalog, job)
     assert not report.failed
     assert job.calls == [[table[0] for table in TABLES], ["t1", "t4"], ["t4"]]
+
+
+def test_one_worker_does_several_tables_of_a_job_that_waits(catalog: CatalogRef) -> None:
+    runner = ThreadRunner(1)
+    job = AddingAtOnce(visits_at_once=5, meet=threading.Barrier(5))
+    results = list(Run(job, catalog, runner, runner).results(TABLES))
+    assert [each.table for each in results] == list(TABLES)
+    assert all(each.changed for each in results)
+
+
+def test_a_cleanup_waits_and_most_jobs_do_not() -> None:
+    assert isinstance(CleanUp(), WaitingJob)
+    assert not isinstance(Compact(), WaitingJob)
 
 
 def test_what_fails_as_a_whole_is_done_table_by_table(catalog: CatalogRef) -> None:

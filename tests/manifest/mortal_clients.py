@@ -8,7 +8,7 @@ living client does not get are here too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -90,6 +90,9 @@ class MortalStorage:
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
         return replace_each(self, changes)
 
+    def reserve(self, count: int) -> AbstractContextManager[None]:
+        return self.inner.reserve(count)
+
     def delete(self, key: str) -> None:
         self.life.write(f"delete {key}", lambda: self.inner.delete(key))
 
@@ -105,9 +108,9 @@ class MortalStorage:
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)
 
-    def prune(self, prefix: str) -> None:
+    def prune(self, *prefixes: str) -> None:
         self.life.go_on()
-        self.inner.prune(prefix)
+        self.inner.prune(*prefixes)
 
     def head(self, key: str) -> ObjectInfo:
         self.life.go_on()

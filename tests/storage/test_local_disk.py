@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from relance.errors import (
     KeyNotFoundError,
     PermissionDeniedError,
 )
-from relance.storage import disk_files, local_disk
+from relance.storage import disk_files, local_disk, temporary_files
 from relance.storage.local_disk import LocalDiskStorage
 from relance.storage.protocol import Replacement
 
@@ -186,7 +188,7 @@ def test_bodies_that_cannot_be_made_to_last_are_never_shown(
     def fail(files: list[str]) -> None:
         raise OSError(errno.EIO, "the disk is broken")
 
-    monkeypatch.setattr(local_disk, "sync_files", fail)
+    monkeypatch.setattr(temporary_files, "sync_files", fail)
     outcomes = storage.replace_many(changes)
     assert [type(each) for each in outcomes] == [InternalError] * 3
     assert {storage.read(each.key).body for each in changes} == {b"old"}
@@ -205,3 +207,110 @@ def test_names_that_cannot_be_made_to_last_are_not_reported_as_changed(
 
     monkeypatch.setattr(local_disk, "sync_directory", fail)
     assert [type(each) for each in storage.replace_many([first, second])] == [KeyChangedError, InternalError]
+
+
+MANY = 300
+"""So many that threads remove them."""
+
+
+def _fill(root: Path, *, folders: int) -> None:
+    for number in range(folders):
+        (root / f"t{number}" / "data").mkdir(parents=True)
+        (root / f"t{number}" / "data" / "f").write_bytes(b"12")
+
+
+def test_many_files_in_many_folders_go_and_no_other_one(tmp_path: Path) -> None:
+    storage = LocalDiskStorage(str(tmp_path))
+    _fill(tmp_path, folders=MANY)
+    kept = {f"t{number}/data/f" for number in range(0, MANY, 7)}
+    storage.delete_many({f"t{number}/data/f" for number in range(MANY)} - kept)
+    storage.prune(*(f"t{number}" for number in range(MANY)))
+    assert {info.key for info in storage.list_recursive("")} == kept
+    assert {each.name for each in tmp_path.iterdir()} == {key.partition("/")[0] for key in kept}
+
+
+def test_of_many_removals_one_that_is_refused_is_told_and_the_others_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalDiskStorage(str(tmp_path))
+    _fill(tmp_path, folders=MANY)
+
+    def unlink_all(folder: str, files: list[str], flags: int = 0) -> None:
+        if "/t5/" in folder:
+            raise PermissionError(errno.EACCES, "not this one", folder)
+        disk_files.unlink_all(folder, files, flags)
+
+    monkeypatch.setattr(local_disk, "unlink_all", unlink_all)
+    with pytest.raises(PermissionDeniedError, match="t5"):
+        storage.delete_many([f"t{number}/data/f" for number in range(MANY)])
+    left = {info.key for info in storage.list_recursive("")}
+    assert "t5/data/f" in left
+    assert len(left) < MANY / 4  # only those that the same thread would have done after it
+
+
+def test_all_files_of_a_large_folder_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for number in range(MANY):
+        (tmp_path / "t" / f"f{number}").write_bytes(b"123")
+    batches = list(
+        LocalDiskStorage(str(tmp_path)).delete_below("t", before_batch=lambda: None, largest_batch=200)
+    )
+    assert [(each.files, each.bytes) for each in batches] == [(200, 600), (100, 300)]
+    assert not (tmp_path / "t").exists()
+
+
+def test_each_of_many_replacements_has_its_own_outcome(tmp_path: Path) -> None:
+    storage = LocalDiskStorage(str(tmp_path))
+    changes = _changes(storage, MANY)
+    for change in changes[::3]:
+        storage.replace(change.key, b"somebody else's", expected=change.expected)
+    outcomes = storage.replace_many(changes)
+    assert {type(each) for each in outcomes[::3]} == {KeyChangedError}
+    for number, (change, outcome) in enumerate(zip(changes, outcomes, strict=True)):
+        if number % 3:
+            assert (storage.read(change.key).body, storage.read(change.key).version) == (b"new", outcome)
+
+
+def test_what_is_reserved_is_used_by_the_thread_and_the_rest_removed(tmp_path: Path) -> None:
+    storage, folder = LocalDiskStorage(str(tmp_path)), tmp_path / ".relance-local/tmp"
+    changes = _changes(storage, 20)
+    with storage.reserve(25):
+        made = {each.stat().st_ino for each in folder.iterdir()}
+        with ThreadPoolExecutor(1) as other:
+            other.submit(storage.create, "of another thread", b"x").result()
+        assert len(os.listdir(folder)) == 25
+        storage.replace_many(changes)
+        assert {(tmp_path / each.key).stat().st_ino for each in changes} < made
+        assert len(os.listdir(folder)) == 5
+        for number in range(7):
+            storage.create(f"more{number}", str(number).encode())
+    assert os.listdir(folder) == []
+    assert {storage.read(each.key).body for each in changes} == {b"new"}
+    assert [storage.read(f"more{number}").body for number in range(7)] == [b"%d" % n for n in range(7)]
+    storage.create("after", b"x")
+
+
+def test_a_disk_that_takes_no_more_files_tells_so_when_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalDiskStorage(str(tmp_path))
+    changes = _changes(storage, 2)
+
+    def fail(path: str, body: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(temporary_files, "write_new", fail)
+    with storage.reserve(4):
+        assert [type(each) for each in storage.replace_many(changes)] == [InternalError] * 2
+    assert {storage.read(each.key).body for each in changes} == {b"old"}
+
+
+def test_files_of_processes_that_died_go_after_a_day(tmp_path: Path) -> None:
+    storage, folder = LocalDiskStorage(str(tmp_path)), tmp_path / ".relance-local/tmp"
+    storage.create("a", b"x")
+    for name, age in (("dead", 25 * 3600), ("alive", 23 * 3600)):
+        (folder / name).touch()
+        os.utime(folder / name, (time.time() - age,) * 2)
+    with storage.reserve(1):
+        pass
+    assert os.listdir(folder) == ["alive"]

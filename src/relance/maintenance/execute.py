@@ -30,6 +30,7 @@ from relance.maintenance.work import (
     Result,
     TablePlan,
     UnfinishedError,
+    WaitingJob,
     joined,
 )
 from relance.operations.context import Context
@@ -51,7 +52,7 @@ _SPREAD_SECONDS = 0.1
 """What the tasks of giant tables are cut into at least: their weights are guesses, which one costly
 expression makes wrong by far, so that few of them share a slot however light they seem."""
 
-_GROUPED_SECONDS = 0.002
+_GROUPED_SECONDS = 0.0007
 """What a small table costs of which many are done together."""
 
 _ALONE_SECONDS = 1.0
@@ -272,7 +273,8 @@ class Run:
         visits = [visit(self.job, each, self.dry_run, giant_seconds) for each in tables]
         giants: list[_Big] = []
         what = f"{self.job.name}: {len(tables)} tables"
-        slices = slices_of(visits, slots=self.near.slots)
+        at_once = self.job.visits_at_once if isinstance(self.job, WaitingJob) else 1
+        slices = slices_of(visits, slots=self.near.slots, at_once=at_once)
         for done in self.near.run(self.catalog, slices, what=what):
             table = tables[done.number]
             if done.error is not None:

@@ -24,6 +24,9 @@ class Slice:
 
     tasks: tuple[tuple[int, Task], ...]
     """Each with its number in the run."""
+    at_once: int = 1
+    """More than one when the tasks mostly wait: then so many are done at a time, or as many as the store
+    takes requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,10 @@ def run_slice(catalog: CatalogRef, tasks: Slice) -> list[Done]:
         with suppress(Exception):  # whose fault it was is seen when each runs by itself
             values = first.run_together(context, [task for _, task in tasks.tasks])
             return [Done(number, value) for (number, _), value in zip(tasks.tasks, values, strict=True)]
-    return [_run(context, number, task) for number, task in tasks.tasks]
+    if tasks.at_once == 1:
+        return [_run(context, number, task) for number, task in tasks.tasks]
+    with ThreadPoolExecutor(max(tasks.at_once, context.storage.requests_at_once)) as pool:
+        return list(pool.map(lambda numbered: _run(context, *numbered), tasks.tasks))
 
 
 def _run(context: Context, number: int, task: Task) -> Done:
@@ -121,8 +127,9 @@ def slices_of(
     slots: int,
     least_seconds: float = 1.0,
     most_seconds: float = 5.0,
+    at_once: int = 1,
 ) -> list[Slice]:
-    """Cut the tasks into slices of about equal weight, neighbours together.
+    """Cut the tasks into slices of about equal weight, neighbours together; `at_once` is for each of them.
 
     A slice is worth its overhead if it takes `least_seconds`, and its results come when all of it is done,
     so it takes no more than `most_seconds`. There are enough slices for all slots to end at about the same
@@ -141,10 +148,10 @@ def slices_of(
     for numbered in enumerate(tasks):
         heavy = numbered[1].weight
         if current and weight + heavy > share:
-            slices.append(Slice(tuple(current)))
+            slices.append(Slice(tuple(current), at_once))
             current, weight = [], 0.0
         current.append(numbered)
         weight += heavy
     if current:
-        slices.append(Slice(tuple(current)))
+        slices.append(Slice(tuple(current), at_once))
     return slices

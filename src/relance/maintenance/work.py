@@ -157,6 +157,15 @@ class GroupingJob(Job, Protocol):
 
 
 @runtime_checkable
+class WaitingJob(Job, Protocol):
+    """A job that mostly waits for the store when it is done with a table of ordinary size."""
+
+    @property
+    def visits_at_once(self) -> int:
+        """How many tables a worker does at a time at least; where requests take long, it does more."""
+
+
+@runtime_checkable
 class GroupTask(Task, Protocol):
     """A task that can be done together with its neighbours, which are of the same kind."""
 

@@ -9,9 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from relance.storage.protocol import check_key
 
@@ -25,6 +26,16 @@ _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 _CHUNK = 1 << 20
 
+_FREEING = 6
+"""Threads that remove files: a disk takes its time to free what they held, without any lock."""
+
+_WORTH_THREADS = 64
+"""From so many files or folders on it is worth starting them."""
+
+_HELD = 256
+"""Files that are held open at most: a process may open few more than a thousand."""
+
+_A = TypeVar("_A")
 _T = TypeVar("_T")
 
 
@@ -32,19 +43,64 @@ def read_file(path: str) -> bytes:
     """Return the content of a file."""
     descriptor = os.open(path, os.O_RDONLY)  # a third of what a file object costs
     try:
-        body = chunk = os.read(descriptor, _CHUNK)
-        while len(chunk) == _CHUNK:
-            chunk = os.read(descriptor, _CHUNK)
-            body += chunk
-        return body
+        return _read(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _read(descriptor: int) -> bytes:
+    body = chunk = os.read(descriptor, _CHUNK)
+    while len(chunk) == _CHUNK:
+        chunk = os.read(descriptor, _CHUNK)
+        body += chunk
+    return body
+
+
+class HeldOpen:
+    """Files that are read and then replaced, and closed together after that.
+
+    The disk frees a file when nobody has it open any more: so it does that outside the locks of folders,
+    and for several files at once.
+    """
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file, which is held open from now on."""
+        if len(self._descriptors) == _HELD:
+            self._close()
+        self._descriptors.append(os.open(path, os.O_RDONLY))
+        return _read(self._descriptors[-1])
+
+    def _close(self) -> None:
+        held, self._descriptors = self._descriptors, []
+        freeing(_close_all, held, count=len(held))
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for each in descriptors:
+        os.close(each)
 
 
 def write_new(path: str, body: bytes) -> None:
     """Write a file that was not there, making its folder when that is missing too."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-    descriptor = with_parent(path, lambda: os.open(path, flags, 0o644))
+    _write(with_parent(path, lambda: os.open(path, flags, 0o644)), body)
+
+
+def write_over(path: str, body: bytes) -> None:
+    """Write to a file that is there and empty."""
+    _write(os.open(path, os.O_WRONLY), body)
+
+
+def _write(descriptor: int, body: bytes) -> None:
     try:
         written = os.write(descriptor, body)
         while written < len(body):
@@ -78,16 +134,23 @@ def locked(lock: str) -> Iterator[None]:
 def prune(folder: str) -> None:
     """Remove folders that hold no file, the deepest first."""
     try:
-        os.rmdir(folder)
-    except OSError as refused:
-        if refused.errno not in _NOT_EMPTY:
-            return
-        with os.scandir(folder) as entries:
-            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        # Held open until it is removed: the disk then frees it outside the lock of the folder above.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return  # it is gone, or not ours to remove
+    try:
+        with os.scandir(descriptor) as entries:
+            below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         for each in below:
-            prune(each)
+            try:
+                os.rmdir(each, dir_fd=descriptor)
+            except OSError as refused:
+                if refused.errno in _NOT_EMPTY:
+                    prune(f"{folder}/{each}")
         with suppress(OSError):
             os.rmdir(folder)
+    finally:
+        os.close(descriptor)
 
 
 def unlink_all(folder: str, files: Sequence[str], flags: int = 0) -> None:
@@ -104,6 +167,18 @@ def unlink_all(folder: str, files: Sequence[str], flags: int = 0) -> None:
                 continue
     finally:
         os.close(descriptor)
+
+
+def freeing(act: Callable[[Sequence[_A]], _T], items: Sequence[_A], *, count: int) -> list[_T]:
+    """Have `act` remove or replace `count` files or folders, which the items stand for.
+
+    Of many, each call gets a part, and they run at once. When one fails, the others come to their end
+    before that is raised. Returns what the calls gave.
+    """
+    if count < _WORTH_THREADS or len(items) < 2:
+        return [act(items)]
+    with ThreadPoolExecutor(_FREEING, thread_name_prefix="relance freeing") as pool:
+        return list(pool.map(act, [items[start::_FREEING] for start in range(min(_FREEING, len(items)))]))
 
 
 def sync_directory(folder: str) -> None:

@@ -10,11 +10,9 @@ import errno
 import hashlib
 import os
 import stat
-import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 
 from relance.errors import (
@@ -28,14 +26,14 @@ from relance.errors import (
 )
 from relance.storage.disk_files import (
     GONE,
+    HeldOpen,
+    freeing,
     locked,
     prune,
     read_file,
     sync_directory,
-    sync_files,
     unlink_all,
     with_parent,
-    write_new,
 )
 from relance.storage.protocol import (
     Deleted,
@@ -47,15 +45,12 @@ from relance.storage.protocol import (
     check_key,
     check_prefix,
 )
+from relance.storage.temporary_files import TemporaryFiles
 
 _OWN_DIRECTORY = ".relance-local"
 """Holds the lock files and half-written bodies; never listed."""
 
 _LOCKS = 64
-
-_MANY_FILES = 256
-_PARALLEL_UNLINKS = 3
-"""The file system frees what a file held outside the folder's lock, so threads do help."""
 
 _LINKS_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
@@ -65,6 +60,7 @@ class LocalDiskStorage:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
+        self._temporary = TemporaryFiles(f"{directory}/{_OWN_DIRECTORY}/tmp")
 
     @property
     def name(self) -> str:
@@ -87,7 +83,7 @@ class LocalDiskStorage:
         return Stored(body, _version(body))
 
     def create(self, key: str, body: bytes) -> Version:
-        with self._translated(key), self._written([body]) as (temporary,):
+        with self._translated(key), self._temporary.written([body]) as (temporary,):
             path = self._path(key)
             with_parent(path, lambda: self._link(temporary, path))
         return _version(body)
@@ -100,18 +96,20 @@ class LocalDiskStorage:
 
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
         outcomes: dict[int, Version | RelanceError] = {}
+        bodies = [each.body for each in changes]
         by_lock: dict[str, list[int]] = {}
         for number, change in enumerate(changes):
             by_lock.setdefault(self._lock_of(change.key), []).append(number)
         try:
             # The content lasts before a name leads to it: a marker must never come back empty.
-            with self._translated("replace_many"), self._written([each.body for each in changes]) as written:
-                for lock, numbers in by_lock.items():
-                    with locked(lock):
-                        for number in numbers:
-                            outcomes[number] = self._swap(written[number], changes[number])
-                            if not isinstance(outcomes[number], RelanceError):
-                                written[number] = ""  # it has the key's name now
+            with self._translated("replace_many"), self._temporary.written(bodies) as written:
+                with HeldOpen() as replaced:
+                    for lock, numbers in by_lock.items():
+                        with locked(lock):
+                            for number in numbers:
+                                outcomes[number] = self._swap(written[number], changes[number], replaced)
+                                if not isinstance(outcomes[number], RelanceError):
+                                    written[number] = ""  # it has the key's name now
                 swapped = {n for n, outcome in outcomes.items() if not isinstance(outcome, RelanceError)}
                 for folder in {os.path.dirname(changes[number].key) for number in swapped}:
                     sync_directory(self._folder(folder))
@@ -121,12 +119,12 @@ class LocalDiskStorage:
             outcomes = {n: refused.get(n, failure) for n in range(len(changes))}
         return [outcomes[number] for number in range(len(changes))]
 
-    def _swap(self, written: str, change: Replacement) -> Version | RelanceError:
+    def _swap(self, written: str, change: Replacement, replaced: HeldOpen) -> Version | RelanceError:
         """Move a written body into place if the expected version is there. The key's lock is held."""
         key = change.key
         try:
             path = self._path(key)
-            if _version(read_file(path)) != change.expected:
+            if _version(replaced.read(path)) != change.expected:
                 return KeyChangedError(f"{key!r} in {self.name} is not what it was")
             os.replace(written, path)
         except GONE:
@@ -136,6 +134,9 @@ class LocalDiskStorage:
         except RelanceError as error:
             return error
         return _version(change.body)
+
+    def reserve(self, count: int) -> AbstractContextManager[None]:
+        return self._temporary.reserve(count)
 
     def delete(self, key: str) -> None:
         # Under the lock, so that a replace cannot bring back what was deleted after its check.
@@ -151,8 +152,12 @@ class LocalDiskStorage:
             if slash and not folder:
                 check_key(key)
             by_folder.setdefault(folder, []).append(file)
+        count = sum(len(files) for files in by_folder.values())
+        freeing(self._unlink_by_folder, list(by_folder.items()), count=count)
+
+    def _unlink_by_folder(self, folders: Sequence[tuple[str, Sequence[str]]]) -> None:
         parents: dict[str, str] = {}
-        for folder, files in by_folder.items():
+        for folder, files in folders:
             check_prefix(folder)
             parent, _, name = folder.rpartition("/")
             try:
@@ -173,16 +178,24 @@ class LocalDiskStorage:
             for folder, _, files, descriptor in os.fwalk(self._folder(base), topdown=False):
                 for start in range(0, len(files), largest_batch):
                     before_batch()
-                    yield _unlink_in_parallel(descriptor, files[start : start + largest_batch])
+                    yield _unlink_in(descriptor, files[start : start + largest_batch])
                 self._remove_if_empty(os.path.relpath(folder, self._directory))
 
     def is_occupied(self, prefix: str) -> bool:
         place = f"{self._directory}/{check_prefix(prefix)}"
         return os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place))
 
-    def prune(self, prefix: str) -> None:
-        with self._translated(prefix), suppress(*GONE):
-            prune(self._folder(check_prefix(prefix)))
+    def prune(self, *prefixes: str) -> None:
+        def act(chosen: Sequence[str]) -> None:
+            parents: dict[str, str] = {}
+            for prefix in chosen:
+                parent, _, name = check_prefix(prefix).rpartition("/")
+                with self._translated(prefix), suppress(*GONE):
+                    if parent not in parents:
+                        parents[parent] = self._folder(parent)
+                    prune(f"{parents[parent]}/{name}")
+
+        freeing(act, prefixes, count=len(prefixes))
 
     def head(self, key: str) -> ObjectInfo:
         with self._translated(key):
@@ -298,23 +311,6 @@ class LocalDiskStorage:
                 raise KeyExistsError(f"{os.path.basename(path)!r} exists in {self.name}")
             os.rename(temporary, path)
 
-    @contextmanager
-    def _written(self, bodies: Sequence[bytes]) -> Iterator[list[str]]:
-        """Yield synced temporary files with the bodies, and remove those that are not struck out then."""
-        start = f"{self._directory}/{_OWN_DIRECTORY}/tmp/{uuid.uuid4().hex}"
-        files: list[str] = []
-        try:
-            for number, body in enumerate(bodies):
-                files.append(f"{start}-{number}")
-                write_new(files[-1], body)
-            sync_files(files)
-            yield files
-        finally:
-            for file in files:
-                if file:
-                    with suppress(FileNotFoundError):
-                        os.unlink(file)
-
     def _lock_of(self, key: str) -> str:
         return f"{self._directory}/{_OWN_DIRECTORY}/locks/{zlib.crc32(key.encode()) % _LOCKS:02d}"
 
@@ -339,25 +335,20 @@ class LocalDiskStorage:
 
 def _unlink_in(folder: int, files: Sequence[str]) -> Deleted:
     """Unlink files of an open folder and return how many were there, and their size."""
-    count = size = 0
-    for file in files:
-        try:
-            length = os.stat(check_key(file), dir_fd=folder, follow_symlinks=False).st_size
-            os.unlink(file, dir_fd=folder)
-        except (*GONE, IsADirectoryError):
-            continue
-        count += 1
-        size += length
-    return Deleted(count, size)
 
+    def act(chosen: Sequence[str]) -> list[int]:
+        sizes = []
+        for file in chosen:
+            try:
+                length = os.stat(check_key(file), dir_fd=folder, follow_symlinks=False).st_size
+                os.unlink(file, dir_fd=folder)
+            except (*GONE, IsADirectoryError):
+                continue
+            sizes.append(length)
+        return sizes
 
-def _unlink_in_parallel(folder: int, files: Sequence[str]) -> Deleted:
-    if len(files) < _MANY_FILES:
-        return _unlink_in(folder, files)
-    with ThreadPoolExecutor(_PARALLEL_UNLINKS) as pool:
-        slices = (files[start::_PARALLEL_UNLINKS] for start in range(_PARALLEL_UNLINKS))
-        parts = list(pool.map(lambda part: _unlink_in(folder, part), slices))
-    return Deleted(sum(part.files for part in parts), sum(part.bytes for part in parts))
+    sizes = [size for part in freeing(act, files, count=len(files)) for size in part]
+    return Deleted(len(sizes), sum(sizes))
 
 
 def _holds_something(entry: os.DirEntry[str]) -> bool:

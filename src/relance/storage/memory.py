@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -76,6 +77,9 @@ class MemoryStorage:
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
         return replace_each(self, changes)
 
+    def reserve(self, count: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def delete(self, key: str) -> None:
         with self._lock:
             self._objects.pop(check_key(key), None)
@@ -92,8 +96,9 @@ class MemoryStorage:
     def is_occupied(self, prefix: str) -> bool:
         return False  # a key and a directory of the same name do not exclude each other
 
-    def prune(self, prefix: str) -> None:
-        check_prefix(prefix)  # there are no folders without objects here
+    def prune(self, *prefixes: str) -> None:
+        for prefix in prefixes:
+            check_prefix(prefix)  # there are no folders without objects here
 
     def head(self, key: str) -> ObjectInfo:
         return self._info(key, self._get(key))

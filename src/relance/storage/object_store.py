@@ -6,7 +6,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -99,6 +99,9 @@ class ObjectStoreStorage:
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | errors.RelanceError]:
         return replace_each(self, changes)
 
+    def reserve(self, count: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def delete(self, key: str) -> None:
         with self._translated(key), suppress(FileNotFoundError):
             self._store.delete(check_key(key))
@@ -144,8 +147,9 @@ class ObjectStoreStorage:
     def is_occupied(self, prefix: str) -> bool:
         return False  # a key and a directory of the same name do not exclude each other
 
-    def prune(self, prefix: str) -> None:
-        check_prefix(prefix)  # there are no folders without objects here
+    def prune(self, *prefixes: str) -> None:
+        for prefix in prefixes:
+            check_prefix(prefix)  # there are no folders without objects here
 
     def head(self, key: str) -> ObjectInfo:
         with self._translated(key):

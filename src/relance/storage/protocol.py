@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NewType, Protocol
@@ -112,6 +113,12 @@ class ObjectStorage(Protocol):
         are not one change: others can see some of them done and some not, and so can who comes after a crash.
         """
 
+    def reserve(self, count: int) -> AbstractContextManager[None]:
+        """Make ready for so many objects that this thread writes in the block, also after deleting many.
+
+        Only a hint: to a disk it makes a difference, and more or fewer may be written.
+        """
+
     def delete(self, key: str) -> None:
         """Remove the object; it is no error when there is none."""
 
@@ -129,8 +136,8 @@ class ObjectStorage(Protocol):
     def is_occupied(self, prefix: str) -> bool:
         """Tell whether something that is no directory has this place, as only on a disk it can."""
 
-    def prune(self, prefix: str) -> None:
-        """Remove folders below the directory `prefix`, and itself, that hold no object.
+    def prune(self, *prefixes: str) -> None:
+        """Remove folders below the directories `prefixes`, and themselves, that hold no object.
 
         Only a disk has such; they are left behind by writers that died.
         """

@@ -9,6 +9,7 @@ actor has seen so far, which determines all that can follow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -120,6 +121,9 @@ class SteppedStorage:
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
         return replace_each(self, changes)
 
+    def reserve(self, count: int) -> AbstractContextManager[None]:
+        return self._inner.reserve(count)
+
     def delete(self, key: str) -> None:
         self._run.request(_Pending("delete", key, writes=True), lambda: self._inner.delete(key))
 
@@ -135,8 +139,8 @@ class SteppedStorage:
     def is_occupied(self, prefix: str) -> bool:
         return self._inner.is_occupied(prefix)
 
-    def prune(self, prefix: str) -> None:
-        self._inner.prune(prefix)
+    def prune(self, *prefixes: str) -> None:
+        self._inner.prune(*prefixes)
 
     def head(self, key: str) -> ObjectInfo:
         return self._run.request(_Pending("head", key, writes=False), lambda: self._inner.head(key))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -75,6 +75,9 @@ class FaultyStorage:
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
         return replace_each(self, changes)
 
+    def reserve(self, count: int) -> AbstractContextManager[None]:
+        return self.inner.reserve(count)
+
     def delete(self, key: str) -> None:
         self._write("delete", key, lambda: self.inner.delete(key))
 
@@ -90,8 +93,8 @@ class FaultyStorage:
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)
 
-    def prune(self, prefix: str) -> None:
-        self.inner.prune(prefix)
+    def prune(self, *prefixes: str) -> None:
+        self.inner.prune(*prefixes)
 
     def head(self, key: str) -> ObjectInfo:
         self._reading("head", key)

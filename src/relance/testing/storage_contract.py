@@ -140,11 +140,26 @@ class StorageContract:
             list(storage.delete_below("t", before_batch=stop, largest_batch=1))
         assert len(list(storage.list_recursive("t"))) == 3
 
+    def test_what_is_written_after_a_reservation_is_written_as_ever(self, storage: ObjectStorage) -> None:
+        version = storage.create("a", b"1")
+        with storage.reserve(2):
+            storage.create("t/b", b"2")
+            with pytest.raises(KeyExistsError):
+                storage.create("t/b", b"3")
+            storage.delete("t/b")
+            storage.replace("a", b"4", expected=version)
+            storage.create("c", b"5")
+        found = {info.key: info.size for info in storage.list_recursive("")}
+        assert found == {"a": 1, "c": 1}
+        assert (storage.read("a").body, storage.read("c").body) == (b"4", b"5")
+
     def test_prune_leaves_every_object_alone(self, storage: ObjectStorage) -> None:
         for key in ("t/a/b", "t/c", "u"):
             storage.create(key, b"x")
         for prefix in ("t", "t/a", "nothing", "u"):
             storage.prune(prefix)
+        storage.prune("t/a", "t", "u")
+        storage.prune()
         assert {info.key for info in storage.list_recursive("")} == {"t/a/b", "t/c", "u"}
 
     def test_head_tells_size_and_age(self, storage: ObjectStorage) -> None:

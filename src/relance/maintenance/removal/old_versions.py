@@ -66,6 +66,7 @@ class CleanUp:
     run: str = field(default_factory=new_nonce)
     """Tells one run from another: the clones are looked for once in each."""
     name: str = field(default="clean up", init=False)
+    visits_at_once: int = field(default=3, init=False)
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         return all_tables(context)

@@ -20,7 +20,7 @@ from relance.resolution import not_found
 from relance.storage.at_once import map_at_once
 from relance.storage.probe import require_replace
 
-LOOKED_AT = 512
+LOOKED_AT = 1024
 """Tables that are looked at before the first of them is purged."""
 
 

@@ -28,7 +28,7 @@ from relance.operations.deletion import (
 from relance.operations.directory.claims import Claim, claim_purges, settle_all
 from relance.storage.protocol import Deleted, ObjectStorage
 
-_MOST_TABLES = 512
+_MOST_TABLES = 1024
 """Claimed together; if the process dies, so many wait for their leases to end."""
 
 
@@ -79,7 +79,8 @@ def purge_ready(context: Context, ready: Sequence[Ready], options: PurgeOptions)
         group = [ready[number] for number in numbers]
         claims = claim_purges(context, [(each.table_id.name, each.stored) for each in group])
         begun = [_begin(each, claim, options) for each, claim in zip(group, claims, strict=True)]
-        _purge_held(context, [each for each in begun if isinstance(each, _Held)])
+        with context.storage.reserve(len(group)):  # for their tombstones
+            _purge_held(context, [each for each in begun if isinstance(each, _Held)])
         done = [_result(each) if isinstance(each, _Held) else each for each in begun]
         results.update(zip(numbers, done, strict=True))
     return [results[number] for number in range(len(ready))]
@@ -163,8 +164,7 @@ def _delete_listed(storage: ObjectStorage, tables: Sequence[_Held]) -> None:
 def _empty(storage: ObjectStorage, tables: Sequence[_Held]) -> set[str]:
     """Return the directories in which nothing is left: what came late is found by looking again."""
     try:
-        for each in tables:
-            storage.prune(each.directory)
+        storage.prune(*(each.directory for each in tables))
         left = storage.which_exist([f"{each.directory}/" for each in tables])
     except RelanceError:
         return set()  # each one is looked at by itself, and its error told
