@@ -172,6 +172,23 @@ def test_a_name_that_the_manifest_gives_to_another_object_stays_its(lake: Lake) 
     assert again.registered == ()
 
 
+@pytest.mark.parametrize("taken_by", ["a namespace", "a table elsewhere"])
+def test_a_drop_is_brought_in_when_another_object_has_its_name(lake: Lake, taken_by: str) -> None:
+    v2 = lake.open(V2)
+    if taken_by == "a namespace":
+        spaces(v2, "dropped")
+    else:
+        make(v2, "dropped", 9)
+    seen = lake.open().list_dropped_tables()
+    found = lake.open().migrate_to_manifest()
+    assert (found.dropped, found.shadowed) == (("dropped",), ())
+    assert v2.list_dropped_tables() == lake.open().list_dropped_tables() == seen
+    again = lake.open().migrate_to_manifest(dry_run=True)
+    assert (again.dropped, again.mended) == ((), ())
+    v2.undrop_table(["dropped"], new_id=["back"])
+    assert_whole(lake.open(), "back", 3)
+
+
 def test_an_empty_root_has_nothing_to_migrate(v2: Lake) -> None:
     found = v2.open().migrate_to_manifest()
     assert (found.registered, found.dropped) == ((), ())

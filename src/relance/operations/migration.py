@@ -88,10 +88,10 @@ def _plan(context: Context, snapshot: Snapshot, names: Sequence[str]) -> tuple[C
     rows = snapshot.get(names)
     for facts in _facts(context, names):
         row = rows.get(facts.name)
-        if row is not None and (row.object_type != ObjectType.TABLE or not row.has_own_directory):
-            if facts.is_visible:
-                told.append(("shadowed", facts.name))
-            continue
+        is_taken = row is not None and (row.object_type != ObjectType.TABLE or not row.has_own_directory)
+        if is_taken and facts.is_visible:
+            told.append(("shadowed", facts.name))
+            continue  # the name is not free; a drop, whose row has another id, is brought in all the same
         if is_held(context, snapshot, facts):
             continue  # whoever is at work on it gives it its row
         change = wanted_change(snapshot, facts)
