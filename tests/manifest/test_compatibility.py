@@ -212,6 +212,23 @@ class TestTablesMadeByV1:
         catalog.undrop_table(["t"], new_id=["second"])
         assert_whole(lake.open(), "second", 2)
 
+    def test_one_that_v1_undrops_while_its_name_leads_elsewhere_keeps_what_its_row_says(
+        self, lake: Lake, v1: DirectoryNamespace
+    ) -> None:
+        catalog = lake.open()
+        make(catalog, "t", 1, properties={"owner": "b"})
+        drop(catalog, "t")
+        declare(catalog, "t")
+        v1.undrop_table(["t"])
+        assert lake.open().scrub(repair=True) == []
+        assert lake.open().migrate_to_manifest().shadowed == ("t",)
+        assert lake.open(V2).list_dropped_tables() == lake.open().list_dropped_tables() == []
+        deregister(lake.open(), "t")
+        for _ in range(2):
+            assert describe(lake.open(), "t").properties == {"owner": "b"}
+            assert_whole(lake.open(), "t", 1)
+            lake.open().scrub(repair=True)
+
     def test_a_v1_client_goes_on_with_what_is_made_here(self, lake: Lake, v1: DirectoryNamespace) -> None:
         catalog = lake.open()
         make(catalog, "t", 1, properties={"n": "1"})

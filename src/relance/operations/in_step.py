@@ -199,10 +199,10 @@ def wanted_change(snapshot: Snapshot, facts: TableFacts, properties: dict[str, s
         return Change()
     if facts.state is State.DELETED and facts.marker is not None:
         return _show_dropped(snapshot, facts, live, gone)
+    if facts.is_visible and not name_is_free:
+        return Change()  # a drop that was undone keeps its row, the table's again once the name is free
     if facts.is_visible:
-        return (
-            _show_live(snapshot, facts, live, gone, properties) if name_is_free else _without(snapshot, gone)
-        )
+        return _show_live(snapshot, facts, live, gone, properties)
     return _without(snapshot, gone if live is None else [live, *gone])
 
 
