@@ -170,7 +170,7 @@ def unlink_all(folder: str, files: Sequence[str], flags: int = 0) -> None:
 
 
 def freeing(act: Callable[[Sequence[_A]], _T], items: Sequence[_A], *, count: int) -> list[_T]:
-    """Have `act` remove or replace `count` files or folders, which the items stand for.
+    """Have `act` remove `count` files or folders, which the items stand for, or close what was replaced.
 
     Of many, each call gets a part, and they run at once. When one fails, the others come to their end
     before that is raised. Returns what the calls gave.

@@ -15,12 +15,12 @@ from relance.locations import table_directory
 from relance.operations.context import Context
 from relance.operations.deletion import REMEMBERED, PurgeOptions, PurgeResult, look_inside
 from relance.operations.directory.claims import busy, settle
-from relance.operations.directory.purge_group import Ready, purge_ready
+from relance.operations.directory.purge_group import MOST_TABLES, Ready, purge_ready
 from relance.resolution import not_found
 from relance.storage.at_once import map_at_once
 from relance.storage.probe import require_replace
 
-LOOKED_AT = 1024
+LOOKED_AT = MOST_TABLES
 """Tables that are looked at before the first of them is purged."""
 
 

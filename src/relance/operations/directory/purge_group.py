@@ -28,7 +28,7 @@ from relance.operations.deletion import (
 from relance.operations.directory.claims import Claim, claim_purges, settle_all
 from relance.storage.protocol import Deleted, ObjectStorage
 
-_MOST_TABLES = 1024
+MOST_TABLES = 1024
 """Claimed together; if the process dies, so many wait for their leases to end."""
 
 
@@ -108,7 +108,7 @@ def _groups(ready: Sequence[Ready], options: PurgeOptions) -> Iterator[list[int]
         if each.inside.files is None or options.rate_limit is not None:
             yield [number]
             continue
-        if len(group) == _MOST_TABLES or files + each.inside.count > LARGEST_BATCH:
+        if len(group) == MOST_TABLES or files + each.inside.count > LARGEST_BATCH:
             yield group
             group, files = [], 0
         group.append(number)
