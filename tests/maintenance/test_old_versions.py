@@ -6,6 +6,7 @@ import pickle
 import random
 import shutil
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,8 +24,9 @@ from relance.errors import (
     RelanceError,
     TableNotFoundError,
 )
+from relance.maintenance.removal import pacing
 from relance.maintenance.removal.old_versions import CleanedInTasks, CleanUp
-from relance.maintenance.removal.pacing import Pacer
+from relance.maintenance.removal.pacing import paced
 
 T = ("t",)
 VERSIONS = 7
@@ -378,18 +380,39 @@ def test_on_s3_the_same_is_done(s3_root: Root, giant_files: int) -> None:
     assert s3_root.run(unseen, T, giant_seconds=0)[0].error is None
 
 
-def test_files_go_at_the_pace_that_was_asked_for(root: Root) -> None:
-    now, slept = [0.0], []
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Let waiting for a pace cost no time; the only item is how long was waited."""
+    waited = [0.0]
 
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        now[0] += seconds
+    def sleep(length: float) -> None:
+        waited[0] += length
 
-    pace = Pacer(10, now=lambda: now[0], sleep=sleep)
-    for _ in range(5):
-        pace.wait(10)
-    assert sum(slept) == pytest.approx(4)
+    monkeypatch.setattr(pacing, "monotonic", lambda: waited[0])
+    monkeypatch.setattr(pacing, "sleep", sleep)
+    pacing._pacer.cache_clear()
+    yield waited
+    pacing._pacer.cache_clear()
+
+
+def test_files_go_at_the_pace_that_was_asked_for(root: Root, seconds: list[float]) -> None:
     _history(root)
-    result = root.run(_now(rate_limit=1000), T)[0]
-    assert result.error is None
+    result = root.run(_now(rate_limit=2), T)[0]
+    assert result.effect is not None
     assert len(root.dataset("t").versions()) == 1
+    # Manifests are files like others. Nobody waits for the first batch, of up to a second's worth.
+    assert seconds[0] == pytest.approx(result.effect.files / 2, abs=1)
+
+
+def test_all_tasks_of_a_process_keep_one_pace_together(seconds: list[float]) -> None:
+    giant = [paced(range(100), 20, tasks=4) for _ in range(4)]
+    small = [paced(range(20), 20) for _ in range(5)]
+    running = [*giant, *small]
+    while running:
+        running = [each for each in running if next(each, None) is not None]
+    assert seconds[0] == pytest.approx(500 / 20, abs=1)
+
+
+def test_tasks_of_other_processes_leave_each_other_their_part(seconds: list[float]) -> None:
+    assert sum(len(batch) for batch in paced(range(100), 20, tasks=4)) == 100
+    assert seconds[0] == pytest.approx(100 / 5, abs=1)

@@ -14,7 +14,7 @@ from relance.lifecycle.marker_store import new_nonce
 from relance.lifecycle.retention import holder_is_gone, is_purgeable
 from relance.lifecycle.states import State
 from relance.locations import table_directory
-from relance.maintenance.removal.pacing import batch_size, pacer
+from relance.maintenance.removal.pacing import paced, purge_options
 from relance.maintenance.removal.retired_files import Removed
 from relance.maintenance.work import Effect, Estimate, TablePlan
 from relance.operations.context import Context
@@ -202,7 +202,7 @@ def _finish(context: Context, plans: Sequence[PurgedInPlace]) -> list[Effect | R
     """Purge what was planned, together what was found ready, and return what became of each plan."""
     if not plans:
         return []
-    options = _paced(plans[0].options.force, plans[0].options.rate_limit)
+    options = purge_options(force=plans[0].options.force, rate=plans[0].options.rate_limit)
     ready = [each.ready for each in plans if each.ready is not None]
     purged = iter(purge_ready(context, ready, options))
     others = [each for plan in plans if plan.ready is None for each in plan.generations]
@@ -233,19 +233,9 @@ class PurgedInTasks:
 
     def finish(self, context: Context, values: Sequence[Any]) -> Effect:
         removed: list[Removed] = list(values)
-        options = _paced(force=False, rate_limit=self.rate_limit)
+        options = purge_options(force=False, rate=self.rate_limit)
         done = [PurgeResult((), each.files, each.bytes) for each in removed]
         return _effect(done + [finish(context, each, options) for each in self.shared])
-
-
-def _paced(force: bool, rate_limit: float | None) -> PurgeOptions:
-    """Return options whose pace is that of the whole process."""
-    if rate_limit is None:
-        return PurgeOptions(force=force)
-    rate = rate_limit
-    return PurgeOptions(
-        force=force, rate_limit=rate, sleep=lambda seconds: pacer(rate).wait(round(seconds * rate))
-    )
 
 
 def _effect(results: Sequence[PurgeResult]) -> Effect:
@@ -265,12 +255,9 @@ class DeletePart:
     weight: float
 
     def run(self, context: Context) -> Removed:
-        size = batch_size(self.rate)
         hold(context, self.purge)
-        for start in range(0, len(self.files), size):
-            batch = self.files[start : start + size]
+        for batch in paced(self.files, self.rate):
             if self.rate is not None:
-                pacer(self.rate).wait(len(batch))
                 hold(context, self.purge)  # a slow purge keeps its claim
             context.storage.delete_many(key for key, _ in batch)
         return Removed(len(self.files), sum(each[1] for each in self.files))

@@ -40,6 +40,8 @@ GIANT_FILES = 20_000
 """From so many files on they are deleted in tasks."""
 
 _PER_TASK = 5_000
+_TASKS_OF_A_RATE = 4
+"""So few share a rate: however many of them run at once, each has its part of it."""
 _SECONDS_PER_FILE = 0.002
 _ALL = 100_000_000
 _BYTES_PER_FILE = 150
@@ -231,14 +233,12 @@ def _plan_files(
     if not manifests and not files:
         return None
     retired = replace(RetiredVersions.of(context, target, listed[-1], refs, chosen), manifests=manifests)
-    # With a rate, a few tasks share it; however many of them run at once, together they keep it.
+    rate = policy.rate_limit
     count = max(1, -(-len(files) // _PER_TASK))
-    count = count if policy.rate_limit is None else min(count, 4)
-    rate = None if policy.rate_limit is None else policy.rate_limit / count
-    tasks = tuple(
-        DeleteFiles(retired, tuple(files[number::count]), rate, _weight(len(files[number::count]), rate))
-        for number in range(count)
-    )
+    count = count if rate is None else min(count, _TASKS_OF_A_RATE)
+    share = None if rate is None else rate / count
+    parts = [tuple(files[number::count]) for number in range(count)]
+    tasks = tuple(DeleteFiles(retired, part, rate, count, _weight(len(part), share)) for part in parts)
     size = sum(each[1] for each in (*manifests, *files))
     return CleanedInTasks(retired, tasks, len(listed), size, len(others) - len(files))
 

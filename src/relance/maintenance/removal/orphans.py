@@ -20,7 +20,7 @@ from relance.listing.lookup import look_up
 from relance.locations import TABLE_SUFFIX
 from relance.maintenance.execute import worth_retrying
 from relance.maintenance.removal.leftovers import Findings, Kept, Kind, Orphan, find_orphans, kind_of, measure
-from relance.maintenance.removal.pacing import batch_size, pacer
+from relance.maintenance.removal.pacing import paced, purge_options
 from relance.maintenance.work import Effect, Estimate, TablePlan
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, Manifest, Snapshot, transact
@@ -162,17 +162,14 @@ class RemoveDirectory:
         if isinstance(infos, Kept):
             # A run that was killed and begun again finds nothing: that is what it wanted.
             return Outcome(directory, kept="" if infos is Kept.UNKNOWN_AGE else str(infos))
+        options = purge_options(force=True, rate=self.rate)
         match self.orphan.kind:
             case Kind.AT_HOME:
-                return self._purged(_purge_at_home(context, directory, self._options()))
+                return self._purged(_purge_at_home(context, directory, options))
             case Kind.WITH_VERSIONS:
-                return self._purged(_purge_as_dropped(context, directory, self._options()))
-        size = batch_size(self.rate)
+                return self._purged(_purge_as_dropped(context, directory, options))
         removed = Outcome(directory)
-        for start in range(0, len(infos), size):
-            batch = infos[start : start + size]
-            if self.rate is not None:
-                pacer(self.rate).wait(len(batch))
+        for batch in paced(infos, self.rate):
             if kind_of(context, directory) is not Kind.OWN or _is_named(context, directory):
                 raise ConcurrentModificationError(f"'{directory}' became a table while it was removed")
             # Only what was listed: a file that comes now belongs to somebody.
@@ -181,14 +178,6 @@ class RemoveDirectory:
             removed = Outcome(directory, removed.files + len(batch), total)
         context.storage.prune(directory)
         return removed
-
-    def _options(self) -> PurgeOptions:
-        if self.rate is None:
-            return PurgeOptions(force=True)
-        rate = self.rate
-        return PurgeOptions(
-            force=True, rate_limit=rate, sleep=lambda seconds: pacer(rate).wait(round(seconds * rate))
-        )
 
     def _purged(self, result: PurgeResult) -> Outcome:
         if result.error is not None:

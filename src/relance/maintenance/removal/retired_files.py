@@ -6,7 +6,7 @@ names; the next cleanup takes them when they are seven days old, as it takes any
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from relance.errors import ConcurrentModificationError, KeyNotFoundError, TableN
 from relance.identifiers import TableId
 from relance.lance_errors import lance_errors, open_at
 from relance.listing.manifest_files import ManifestFile
-from relance.maintenance.removal.pacing import batch_size, pacer
+from relance.maintenance.removal.pacing import paced
 from relance.operations.context import Context
 from relance.operations.places import visible_table
 from relance.operations.targets import Target
@@ -78,7 +78,7 @@ class RetiredVersions:
         kept = (self.table_id, self.directory, self.planned, self.head)
         return RetiredVersions, (*kept, self.refs, self.versions, self.manifests)
 
-    def retire(self, context: Context) -> lance.LanceDataset:
+    def retire(self, context: Context, rate: float | None = None, *, tasks: int = 1) -> lance.LanceDataset:
         """Make sure that the manifests of these versions are gone and that nothing came to name them.
 
         Returns the table, opened at some version.
@@ -89,10 +89,12 @@ class RetiredVersions:
         self._require_same(context)
         dataset = self.opened if self.opened is not None else self._open(context)
         self._refuse_new_refs(context, dataset)
-        keys = [f"{self.directory}/{path}" for path, _ in self.manifests]
+        left: Sequence[str] = [f"{self.directory}/{path}" for path, _ in self.manifests]
         # Mostly another task was here before; a disk is as fast at removing what is gone as at telling so.
-        if context.storage.cheap_lookups or context.storage.which_exist(keys):
-            context.storage.delete_many(keys)
+        if rate is not None or not context.storage.cheap_lookups:
+            left = sorted(context.storage.which_exist(left))
+        for batch in paced(left, rate, tasks=tasks):
+            context.storage.delete_many(batch)
         # Again: a branch that began meanwhile at one of them reads its files. A version without a
         # manifest cannot be tagged or branched, so nothing comes after this look.
         self._refuse_new_refs(context, dataset)
@@ -166,17 +168,15 @@ class DeleteFiles:
     retired: RetiredVersions
     files: tuple[tuple[str, int], ...]
     rate: float | None
-    """Files per second that this task may delete."""
+    """Files per second."""
+    tasks: int
+    """How many keep the rate together."""
     weight: float
 
     def run(self, context: Context) -> Removed:
-        dataset = self.retired.retire(context)
+        dataset = self.retired.retire(context, self.rate, tasks=self.tasks)
         again = self.retired.named_since(context, dataset)
         files = [each for each in self.files if each[0] not in again]
-        size = batch_size(self.rate)
-        for start in range(0, len(files), size):
-            batch = files[start : start + size]
-            if self.rate is not None:
-                pacer(self.rate).wait(len(batch))
+        for batch in paced(files, self.rate, tasks=self.tasks):
             context.storage.delete_many(f"{self.retired.directory}/{path}" for path, _ in batch)
         return Removed(len(files), sum(each[1] for each in files), len(self.files) - len(files))
