@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,13 @@ from tests.maintenance.compaction_helpers import (
 from tests.maintenance.helpers import MODES
 from tests.manifest.managed_helpers import V2, version_rows
 
-from relance.errors import InvalidInputError
+from relance.errors import InternalError, InvalidInputError
 from relance.maintenance import execute
+from relance.maintenance.execute import Run
 from relance.maintenance.layout.compaction import Compact
 from relance.maintenance.maintain import maintain
+from relance.maintenance.runner import Done, Slice, ThreadRunner
+from relance.maintenance.work import CatalogRef
 
 WAYS = [(giant, partial) for giant in (False, True) for partial in (None, 1, 2)]
 
@@ -71,6 +75,33 @@ def test_a_table_worth_it_is_done_by_several_threads(
     assert lengths(at(place)) == [2 * EACH] * 6
     assert at(place).to_table()["id"].to_pylist() == list(range(12 * EACH))
     assert unindexed(place) == {"id_idx": 0, "word_idx": 0}
+
+
+class LosingRunner(ThreadRunner):
+    """Threads of which one is lost with what it did, as when the process of a worker dies too often."""
+
+    def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
+        for done in super().run(catalog, slices, what=what):
+            yield Done(1, error=InternalError("the worker is gone")) if done.number == 1 else done
+
+
+@pytest.mark.parametrize("partial", [None, 1])
+def test_what_others_did_is_kept_and_told_when_a_worker_is_lost(
+    place: LocalPlace, partial: int | None
+) -> None:
+    fill(place)
+    job = Compact(target_rows=2 * EACH, partial_progress=partial)
+    work = Run(job, reference(place), ThreadRunner(3), LosingRunner(3), giant_seconds=-1)
+    (result,) = work.results([TABLE])
+    assert isinstance(result.error, InternalError)
+    assert result.effect is not None
+    assert result.effect.note == "6 fragments became 3"
+    assert len(at(place).get_fragments()) == 5
+    assert ids(place) == list(range(8 * EACH))
+    again = run(place, job)
+    assert again.error is None
+    assert lengths(at(place)) == [2 * EACH] * 4
+    assert ids(place) == list(range(8 * EACH))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -104,8 +104,9 @@ class Visit:
                 if plan is not None and not self.dry_run and _weight(plan) > self.giant_seconds:
                     return Giant(plan)
                 result = self._done(context, plan)
-            except RelanceError as error:
-                done = joined(done, _part_of(error))
+            except (RelanceError, UnfinishedError) as failure:
+                error, part = _parts_of(failure)
+                done = joined(done, part)
                 if attempt < ATTEMPTS and worth_retrying(error):
                     back_off(attempt)
                     continue
@@ -213,8 +214,9 @@ def _land(plan: TablePlan, context: Context, values: dict[int, Any], fresh: list
         fresh.clear()
 
 
-def _part_of(error: RelanceError) -> Effect | None:
-    return error.effect if isinstance(error, UnfinishedError) else None
+def _parts_of(failure: RelanceError | UnfinishedError) -> tuple[RelanceError, Effect | None]:
+    """Return what went wrong, and what was done all the same."""
+    return (failure.error, failure.effect) if isinstance(failure, UnfinishedError) else (failure, None)
 
 
 def worth_retrying(error: RelanceError) -> bool:
@@ -321,8 +323,11 @@ class Run:
             big, number = order[done.number]
             self._report(tasks=self._seen.tasks + 1)
             big.values[number] = done.value
-            big.error = big.error or done.error
-            if done.error is None and big.plan is not None:
+            if done.error is not None and isinstance(big.plan, LandingPlan):
+                big.values[number] = big.plan.lost(done.error)
+            elif done.error is not None:
+                big.error = big.error or done.error
+            elif big.plan is not None:
                 big.fresh.append(number)
                 _land(big.plan, open_catalog(self.catalog), big.values, big.fresh)
             if big.plan is not None and len(big.values) == len(big.plan.tasks):
@@ -338,13 +343,14 @@ class Run:
             if big.plan is not None:
                 values = [big.values[number] for number in range(len(big.plan.tasks))]
                 effect = big.plan.finish(open_catalog(self.catalog), values)
-        except RelanceError as error:
-            big.done = joined(big.done, _part_of(error))
+        except (RelanceError, UnfinishedError) as failure:
+            error, part = _parts_of(failure)
+            big.done = joined(big.done, part)
             if big.attempt < ATTEMPTS and worth_retrying(error):
                 return None
             return self._result(big, Result(self.job.name, big.table, error=error))
-        except Exception as error:  # noqa: BLE001  # one table's surprise must not fail the others
-            return self._result(big, Result(self.job.name, big.table, error=surprise(error)))
+        except Exception as failure:  # noqa: BLE001  # one table's surprise must not fail the others
+            return self._result(big, Result(self.job.name, big.table, error=surprise(failure)))
         return self._result(big, Result(self.job.name, big.table, effect=effect))
 
     def _plan_again(self, big: _Big) -> _Big:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
-from relance.errors import ConcurrentModificationError, RelanceError
+from relance.errors import RelanceError
 from relance.operations.context import Context
 
 
@@ -69,11 +69,12 @@ def joined(first: Effect | None, then: Effect | None) -> Effect | None:
     )
 
 
-class UnfinishedError(ConcurrentModificationError):
-    """A part is done, which `effect` tells; others changed the rest, which is to be planned again."""
+class UnfinishedError(Exception):
+    """A part is done, which `effect` tells; `error` says why the rest is not."""
 
-    def __init__(self, detail: str, effect: Effect | None = None) -> None:
-        super().__init__(detail)
+    def __init__(self, error: RelanceError, effect: Effect) -> None:
+        super().__init__(error.detail)
+        self.error = error
         self.effect = effect
 
 
@@ -104,7 +105,7 @@ class TablePlan(Protocol):
 
         Raises:
             ConcurrentModificationError: somebody changed the same things; plan again.
-            UnfinishedError: so it is with a part; the rest is done.
+            UnfinishedError: so it is with a part, or that failed; the rest is done.
         """
 
 
@@ -126,6 +127,9 @@ class LandingPlan(TablePlan, Protocol):
 
     def land(self, context: Context, values: Sequence[Any]) -> Sequence[Any]:
         """Commit what some tasks gave, and return for each what `finish` is given instead. Raises nothing."""
+
+    def lost(self, error: RelanceError) -> Any:
+        """Return what `finish` is given for a task of which nothing came."""
 
 
 class Job(Protocol):

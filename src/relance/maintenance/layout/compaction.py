@@ -148,7 +148,7 @@ class CompactPlan:
 
         Raises:
             ConcurrentModificationError: others changed all that was planned.
-            UnfinishedError: others changed some of it; the rest is in the table.
+            UnfinishedError: others changed some of it, or some failed; the rest is in the table.
             TableNotFoundError: the table was dropped or renamed.
         """
         done: Sequence[Rewritten] = self.land(context, values)
@@ -156,12 +156,16 @@ class CompactPlan:
         errors = [each.error for each in done if each.error is not None]
         # What a new plan does not mend comes first.
         errors.sort(key=worth_retrying)
-        if errors and not (landed and worth_retrying(errors[0])):
+        if errors and not landed:
             raise self._cause(context, errors[0])
         effect = self._effect(context, landed)
         if errors:
-            raise UnfinishedError(errors[0].detail, effect) from errors[0]
+            raise UnfinishedError(self._cause(context, errors[0]), effect) from errors[0]
         return effect
+
+    def lost(self, error: RelanceError) -> Rewritten:
+        """Return what stands for a task whose worker died."""
+        return Rewritten(error=error)
 
     def _cause(self, context: Context, error: RelanceError) -> RelanceError:
         """Return why a task failed: without its table every file that it reads is missing."""
