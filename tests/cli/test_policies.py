@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -227,21 +228,29 @@ def test_history_and_report(lake: Lake, file: str, tmp_path: Path) -> None:
     assert lake.run("report", "nothing").exit_code == 3
 
 
+@pytest.mark.parametrize("outcomes", [["failed", "failed"], ["failed", "done"], ["done", "failed"]])
 def test_what_ends_one_run_does_not_end_those_after_it(
-    lake: Lake, file: str, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, file: str, monkeypatch: pytest.MonkeyPatch, outcomes: list[str]
 ) -> None:
-    def lost(*arguments: object, **options: object) -> None:
-        raise OSError("an executor was lost")
+    wanted, real = iter(outcomes), policy.run_policy
+
+    def sometimes(*arguments: Any, **options: Any) -> object:
+        if next(wanted) == "failed":
+            raise OSError("an executor was lost")
+        return real(*arguments, **options)
 
     def twice(every: timedelta, work: Callable[[], None], **options: object) -> None:
         work()
         work()
 
-    monkeypatch.setattr(policy, "run_policy", lost)
+    monkeypatch.setattr(policy, "run_policy", sometimes)
     monkeypatch.setattr(schedule, "repeat", twice)
-    found = lake.json("run", file, "--every", "1h", "--yes")["runs"]
-    assert [each["state"] for each in found] == ["failed", "failed"]
-    assert "an executor was lost" in found[1]["error"]["message"]
+    done = lake.run("run", file, "--every", "1h", "--yes", "--json")
+    found = done.document["result"]["runs"]
+    assert [each["state"] for each in found] == outcomes
+    failed = found[outcomes.index("failed")]["error"]["message"]
+    assert "an executor was lost" in failed
+    assert (done.exit_code == 0) == (outcomes[-1] == "done")
 
 
 def test_runs_come_again_until_they_are_stopped(lake: Lake, file: str, tmp_path: Path) -> None:

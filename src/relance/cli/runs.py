@@ -13,6 +13,7 @@ from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.engines import spark_session, wants_spark
 from relance.cli.exits import CliError, Exit
+from relance.cli.failures import Failure
 from relance.cli.output import Answer, note
 from relance.cli.params import DURATION, TABLE, engine_options, yes_option
 from relance.cli.policies import KINDS, read_policy
@@ -239,23 +240,29 @@ def _estimate(planned: Any) -> str:
 def _run_often(
     state: State, file: str | None, every: timedelta, arguments: dict[str, Any], html: str | None
 ) -> Answer:
-    """Run now and at each full span, until a signal comes; what one run meets does not end the others."""
+    """Run now and at each full span, until a signal comes; what one run meets does not end the others.
+
+    The exit code is that of the last run: whoever watches over this wants to know whether it works now.
+    """
     from relance.policy import run_policy
     from relance.policy.pipeline.schedule import repeat, stopped_by_signals
 
     read_policy(state, file)  # what is wrong now is told now
     runs: list[dict[str, Any]] = []
+    last: Failure | None = None
 
     def work() -> None:
+        nonlocal last
         try:
             record = run_policy(state.catalog, read_policy(state, file), **arguments)
         except Exception as error:  # noqa: BLE001  # also what only this night brought, such as a lost executor
-            failure = state.failure(error)
-            runs.append({"run": None, "state": "failed", "error": failure.as_json()})
-            note(f"error: {failure.what}")
+            last = state.failure(error)
+            runs.append({"run": None, "state": "failed", "error": last.as_json()})
+            note(f"error: {last.what}")
             return
         answer = record_answer(record, html=html)
-        problem = None if answer.problem is None else answer.problem.as_json()
+        last = answer.problem
+        problem = None if last is None else last.as_json()
         runs.append({"run": record.run, "state": record.state.value, "error": problem})
         note(f"{moment(record.started_at)}: {answer.text[0]}")
 
@@ -263,4 +270,4 @@ def _run_often(
         repeat(every, work, stop=stop, told=lambda due: note(f"next run: {moment(due)}"))
     failed = sum(each["error"] is not None for each in runs)
     text = f"{plural(len(runs), 'run')}, {failed} of them failed or refused"
-    return Answer({"runs": runs}, [text])
+    return Answer({"runs": runs}, [text], last)
