@@ -6,9 +6,10 @@ import pickle
 import random
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -402,6 +403,58 @@ def test_files_go_at_the_pace_that_was_asked_for(root: Root, seconds: list[float
     assert len(root.dataset("t").versions()) == 1
     # Manifests are files like others. Nobody waits for the first batch, of up to a second's worth.
     assert seconds[0] == pytest.approx(result.effect.files / 2, abs=1)
+
+
+@pytest.fixture
+def meanwhile(seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Have something done by another client while a cleanup waits for the second of its files."""
+
+    def do(act: Callable[[], Any]) -> None:
+        acts = [act]
+
+        def sleep(length: float) -> None:
+            seconds[0] += length
+            if acts:
+                acts.pop()()
+
+        monkeypatch.setattr(pacing, "sleep", sleep)
+
+    return do
+
+
+def test_a_tag_that_comes_while_it_waits_keeps_its_version(
+    root: Root, meanwhile: Callable[[Callable[[], Any]], None]
+) -> None:
+    _history(root)
+    last = VERSIONS - 1
+    values = root.values("t", last)
+    meanwhile(lambda: root.dataset("t").tags.create("late", last))
+    plan = _now(rate_limit=1).plan(root.context, T)
+    assert isinstance(plan, CleanedInTasks)
+    with pytest.raises(ConcurrentModificationError, match="late"):
+        plan.tasks[0].run(root.context)
+    assert root.values("t", last) == values
+    assert root.catalog.validate_table(["t"], every_version=True).ok
+
+
+def test_a_later_table_that_comes_while_it_waits_is_not_touched(
+    tmp_path: Path, meanwhile: Callable[[Callable[[], Any]], None]
+) -> None:
+    root = Root(str(tmp_path / "root"), {"manifest_enabled": "false"})
+    _history(root)
+    before: list[object] = []
+
+    def replaced() -> None:
+        root.catalog.drop_table({"id": ["t"], "context": {"purge": "true"}})
+        _history(root)
+        before.append(root.all_keys("t.lance"))
+
+    plan = _now(rate_limit=1).plan(root.context, T)
+    assert isinstance(plan, CleanedInTasks)
+    meanwhile(replaced)
+    with pytest.raises(ConcurrentModificationError):
+        plan.tasks[0].run(root.context)
+    assert before == [root.all_keys("t.lance")]
 
 
 def test_all_tasks_of_a_process_keep_one_pace_together(seconds: list[float]) -> None:

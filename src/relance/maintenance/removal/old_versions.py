@@ -15,7 +15,7 @@ import lance
 
 from relance.errors import ConcurrentModificationError, InternalError, InvalidInputError
 from relance.lifecycle.marker_store import new_nonce
-from relance.listing.manifest_files import ManifestFile, list_manifests
+from relance.listing.manifest_files import ManifestFile, list_manifests, version_of
 from relance.maintenance.removal.clones import clones_of_run, files_of_clones
 from relance.maintenance.removal.retired_files import DeleteFiles, Removed, RetiredVersions, named_by_refs
 from relance.maintenance.targets import all_tables
@@ -227,7 +227,10 @@ def _plan_files(
             max_files=_ALL,
         )
     named = _named(context, target.found.directory, explained)
-    manifests = tuple((path, size) for path, size, kind in named if kind == "manifest")
+    # The oldest first: what is left when it ends early has no gaps.
+    manifests = tuple(
+        sorted(((path, size) for path, size, kind in named if kind == "manifest"), key=_version_in)
+    )
     others = [(path, size) for path, size, kind in named if kind != "manifest"]
     files = [each for each in others if each[0] not in cloned]
     if not manifests and not files:
@@ -241,6 +244,10 @@ def _plan_files(
     tasks = tuple(DeleteFiles(retired, part, rate, count, _weight(len(part), share)) for part in parts)
     size = sum(each[1] for each in (*manifests, *files))
     return CleanedInTasks(retired, tasks, len(listed), size, len(others) - len(files))
+
+
+def _version_in(manifest: tuple[str, int]) -> int:
+    return version_of(manifest[0].rpartition("/")[2]) or 0
 
 
 def _weight(files: int, rate: float | None) -> float:

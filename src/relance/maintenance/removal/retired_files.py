@@ -6,7 +6,7 @@ names; the next cleanup takes them when they are seven days old, as it takes any
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ class RetiredVersions:
     refs: frozenset[Ref]
     versions: frozenset[int]
     manifests: tuple[tuple[str, int], ...] = ()
-    """Of these versions, as far as Lance lets them go."""
+    """Of these versions, the oldest first, as far as Lance lets them go."""
     opened: lance.LanceDataset | None = field(default=None, compare=False, repr=False)
     """The table as it was opened for the plan, for tasks in the same process."""
 
@@ -89,12 +89,18 @@ class RetiredVersions:
         self._require_same(context)
         dataset = self.opened if self.opened is not None else self._open(context)
         self._refuse_new_refs(context, dataset)
-        left: Sequence[str] = [f"{self.directory}/{path}" for path, _ in self.manifests]
+        just_looked = rate is None
+        left = [f"{self.directory}/{path}" for path, _ in self.manifests]
         # Mostly another task was here before; a disk is as fast at removing what is gone as at telling so.
         if rate is not None or not context.storage.cheap_lookups:
-            left = sorted(context.storage.which_exist(left))
+            there = context.storage.which_exist(left)
+            left = [key for key in left if key in there]
         for batch in paced(left, rate, tasks=tasks):
+            if not just_looked:
+                self._require_same(context)
+                self._refuse_new_refs(context, dataset)
             context.storage.delete_many(batch)
+            just_looked = False
         # Again: a branch that began meanwhile at one of them reads its files. A version without a
         # manifest cannot be tagged or branched, so nothing comes after this look.
         self._refuse_new_refs(context, dataset)
