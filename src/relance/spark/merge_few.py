@@ -151,7 +151,7 @@ class _Find:
         for number in _numbers(batches):
             fragments = [dataset.get_fragment(int(each)) for each in self.parts[number]]
             if fragments:
-                heaps = scan(self.plan, dataset, self.columns, fragments=fragments)
+                heaps = scan(self.plan, dataset, self.columns, index, fragments=fragments)
                 yield _answer(self._matching(heaps, index, most=2 * keys.num_rows))
 
     def _matching(self, heaps: Iterator[pa.Table], index: KeyIndex, *, most: int) -> pa.Table | None:

@@ -155,4 +155,4 @@ def finder(keys: pa.Array, kind: pa.DataType) -> Lookup:
     try:
         return lookup(keys.cast(kind))
     except pa.ArrowInvalid:  # a key is too big for the column; which ones match, the join finds
-        return lambda values: np.zeros(len(values), np.int64)
+        return lambda values: np.zeros(len(values), np.int32)

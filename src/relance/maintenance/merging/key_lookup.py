@@ -18,6 +18,9 @@ from relance.errors import InvalidInputError
 
 Numbers = npt.NDArray[np.int64]
 
+Found = npt.NDArray[np.int32]
+"""Numbers of values, of which there are never 2^31; one for each row that is looked up, so half as wide."""
+
 _KINDS = (
     pa.types.is_integer,
     pa.types.is_string,
@@ -44,7 +47,7 @@ def is_simple(kind: pa.DataType) -> bool:
 class Lookup(Protocol):
     """The values of a column, each with a number."""
 
-    def __call__(self, values: pa.ChunkedArray) -> Numbers:
+    def __call__(self, values: pa.ChunkedArray) -> Found:
         """Return the number of each value; -1 for those that are not among them, and for nulls."""
 
 
@@ -57,7 +60,7 @@ def lookup(known: pa.Array) -> Lookup:
         numbers = _as_numbers(known)
         first, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
         if span <= _SPARSE * len(numbers):
-            places = np.full(span, -1, np.int32)
+            places = np.full(span + 1, -1, np.int32)
             places[numbers - first] = np.arange(len(numbers), dtype=np.int32)
             return _ByPlace(first, places)
     return _InSet(known)
@@ -69,18 +72,15 @@ class _ByPlace:
 
     first: int
     places: npt.NDArray[np.int32]
+    """The number of each integer from the first to the last, and at the end -1 for all others."""
 
-    def __call__(self, values: pa.ChunkedArray) -> Numbers:
-        # As an unsigned number, what is before the first is beyond the last.
+    def __call__(self, values: pa.ChunkedArray) -> Found:
         whole = pc.fill_null(values, 0) if values.null_count else values
+        # As an unsigned number, what is before the first is beyond the last.
         offsets = (_as_numbers(whole) - self.first).view(np.uint64)
-        inside = offsets < len(self.places)
+        found = self.places[np.minimum(offsets, len(self.places) - 1)]
         if values.null_count:
-            inside &= values.is_valid().to_numpy()
-        if inside.all():
-            return self.places[offsets].astype(np.int64)
-        found = np.full(len(values), -1, np.int64)
-        found[inside] = self.places[offsets[inside]]
+            found[~values.is_valid().to_numpy()] = -1
         return found
 
 
@@ -88,9 +88,9 @@ class _ByPlace:
 class _InSet:
     known: pa.Array
 
-    def __call__(self, values: pa.ChunkedArray) -> Numbers:
+    def __call__(self, values: pa.ChunkedArray) -> Found:
         found = pc.index_in(values, value_set=self.known)
-        numbers: Numbers = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        numbers: Found = pc.fill_null(found, -1).to_numpy()
         return numbers
 
 
@@ -135,16 +135,23 @@ class KeyIndex:
         self._numbers = np.empty(len(codes), np.int64)
         self._numbers[codes] = self._rows
 
+    def heaps(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Yield the batches as they are best looked up: one at a time, which stays in the processor's cache,
+        unless a set of keys would be built for each."""
+        others = [lookup for step in self._others for lookup in (step.values, step.pairs)]
+        by_place = all(isinstance(each, _ByPlace) for each in (self._first, *others))
+        return gathered(batches, least=1 if by_place else _ROWS)
+
     def find(self, columns: Sequence[pa.ChunkedArray]) -> tuple[Numbers, Numbers]:
         """Return which rows of these columns have a key of a new row, and of which one."""
         found = self._first(columns[0])
         hits = np.flatnonzero(found >= 0)
-        codes = found[hits]
+        codes = found[hits].astype(np.int64)
         for step, column in zip(self._others, columns[1:], strict=True):
-            own = step.values(_taken(column, hits))
+            own = step.values(_taken(column, hits)).astype(np.int64)
             hits, codes, own = _kept(own >= 0, hits, codes, own)
-            codes = step.pairs(pa.chunked_array([pa.array(codes * step.number + own, pa.int64())]))
-            hits, codes = _kept(codes >= 0, hits, codes)
+            pairs = step.pairs(pa.chunked_array([pa.array(codes * step.number + own, pa.int64())]))
+            hits, codes = _kept(pairs >= 0, hits, pairs.astype(np.int64))
         return hits, self._numbers[codes]
 
 
@@ -183,14 +190,14 @@ def ambiguous(key: dict[str, Any], number: int) -> InvalidInputError:
     )
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the batches in heaps that are worth a look-up."""
+def gathered(batches: Iterable[pa.RecordBatch], *, least: int = _ROWS) -> Iterator[pa.Table]:
+    """Yield the batches in heaps of at least so many rows, which are worth a look-up."""
     heap: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         heap.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _ROWS or size >= _BYTES:
+        if rows >= least or size >= _BYTES:
             yield pa.Table.from_batches(heap)
             heap, rows, size = [], 0, 0
     if heap:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from relance.errors import UnsupportedOperationError
-from relance.maintenance.merging.key_lookup import KeyIndex, Numbers, gathered, is_simple
+from relance.maintenance.merging.key_lookup import KeyIndex, Numbers, is_simple
 from relance.maintenance.merging.merge_commit import Work
 from relance.maintenance.merging.merge_plan import MergePlan
 from relance.maintenance.merging.merge_tasks import NewRows, delete_offsets, offsets_of, write_rows
@@ -86,7 +86,7 @@ class HereEngine:
         _, index = self._prepare(plan)
         dataset = plan.table.at(version).open()
         added = [each for each in dataset.get_fragments() if each.fragment_id > plan.last_fragment]
-        heaps = scan(plan, dataset, plan.on, fragments=added) if added else iter(())
+        heaps = scan(plan, dataset, plan.on, index, fragments=added) if added else iter(())
         return sum(len(index.find(keys_of(plan, heap))[0]) for heap in heaps)
 
     def _prepare(self, plan: MergePlan) -> tuple[pa.Table, KeyIndex]:
@@ -141,7 +141,7 @@ def _repeated(rows: pa.Table, found: Matches) -> Iterator[NewRows]:
 
 def _find(plan: MergePlan, rows: pa.Table, index: KeyIndex) -> Matches:
     dataset = plan.table.open()
-    return match(plan, rows, index, scan(plan, dataset, columns_to_read(plan, rows.schema.names)))
+    return match(plan, rows, index, scan(plan, dataset, columns_to_read(plan, rows.schema.names), index))
 
 
 def columns_to_read(plan: MergePlan, given: Sequence[str]) -> list[str]:
@@ -177,7 +177,7 @@ def _left(plan: MergePlan, index: KeyIndex) -> Numbers:
     left: list[Numbers] = [np.empty(0, np.int64)]
     if plan.clauses.delete:
         check_expressions([plan.clauses.delete_if])
-        for heap in scan(plan, plan.table.open(), plan.on, filter=plan.clauses.delete_if):
+        for heap in scan(plan, plan.table.open(), plan.on, index, filter=plan.clauses.delete_if):
             is_left = np.ones(heap.num_rows, np.bool_)
             is_left[index.find(keys_of(plan, heap))[0]] = False
             left.append(heap[ROW_ADDRESS].to_numpy().astype(np.int64)[is_left])
@@ -185,9 +185,9 @@ def _left(plan: MergePlan, index: KeyIndex) -> Numbers:
 
 
 def scan(
-    plan: MergePlan, dataset: lance.LanceDataset, columns: Sequence[str], **which: Any
+    plan: MergePlan, dataset: lance.LanceDataset, columns: Sequence[str], index: KeyIndex, **which: Any
 ) -> Iterator[pa.Table]:
-    """Yield rows of the table in heaps, each with its address (and id)."""
+    """Yield rows of the table in heaps to be looked up, each with its address (and id)."""
     with data_errors(f"table id '{plan.table.name}'", dict(plan.table.storage_options)):
         scanner = dataset.scanner(
             columns=list(columns),
@@ -196,7 +196,7 @@ def scan(
             batch_size=_BATCH,
             **which,
         )
-        yield from gathered(scanner.to_batches())
+        yield from index.heaps(scanner.to_batches())
 
 
 def keys_of(plan: MergePlan, heap: pa.Table) -> list[pa.ChunkedArray]:
