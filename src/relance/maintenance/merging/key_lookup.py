@@ -56,14 +56,7 @@ def lookup(known: pa.Array) -> Lookup:
 
     If one is there twice, any of its numbers is found.
     """
-    if pa.types.is_integer(known.type) and len(known):
-        numbers = _as_numbers(known)
-        first, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
-        if span <= _SPARSE * len(numbers):
-            places = np.full(span + 1, -1, np.int32)
-            places[numbers - first] = np.arange(len(numbers), dtype=np.int32)
-            return _ByPlace(first, places)
-    return _InSet(known)
+    return (_by_place(_as_numbers(known)) if pa.types.is_integer(known.type) else None) or _InSet(known)
 
 
 @dataclass(frozen=True)
@@ -76,12 +69,31 @@ class _ByPlace:
 
     def __call__(self, values: pa.ChunkedArray) -> Found:
         whole = pc.fill_null(values, 0) if values.null_count else values
+        offsets = _as_numbers(whole) - self.first
         # As an unsigned number, what is before the first is beyond the last.
-        offsets = (_as_numbers(whole) - self.first).view(np.uint64)
-        found = self.places[np.minimum(offsets, len(self.places) - 1)]
+        unsigned = offsets.view(np.uint64)
+        np.minimum(unsigned, len(self.places) - 1, out=unsigned)
+        found = self.places[offsets]
         if values.null_count:
             found[~values.is_valid().to_numpy()] = -1
         return found
+
+    def finds_each(self, numbers: Numbers) -> bool:
+        """Tell whether each of the integers that are known is found where it is: no two are equal."""
+        found = self.places[numbers - self.first]
+        return bool((found == np.arange(len(numbers), dtype=np.int32)).all())
+
+
+def _by_place(numbers: Numbers) -> _ByPlace | None:
+    """Return what finds these integers by their place; None if they are too far from each other."""
+    if not len(numbers):
+        return None
+    first, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
+    if span > _SPARSE * len(numbers):
+        return None
+    places = np.full(span + 1, -1, np.int32)
+    places[numbers - first] = np.arange(len(numbers), dtype=np.int32)
+    return _ByPlace(first, places)
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,8 @@ class _InSet:
 def _as_numbers(values: pa.Array | pa.ChunkedArray) -> Numbers:
     """Return integers as numpy has them; large unsigned ones become negative, and none becomes another."""
     signed = values if values.type == pa.int64() else pc.cast(values, pa.int64(), safe=False)
+    if isinstance(signed, pa.ChunkedArray) and signed.num_chunks == 1:
+        signed = signed.chunk(0)  # which numpy reads where it is
     numbers: Numbers = signed.to_numpy()
     return numbers
 
@@ -158,10 +172,11 @@ class KeyIndex:
 def _encoded(column: pa.ChunkedArray) -> tuple[Lookup, int, Numbers]:
     """Return what finds the values of a column, how many there are, and the number of each row's value."""
     values = column.combine_chunks()
-    if len(values) and pa.types.is_integer(values.type):
-        find, numbers = lookup(values), np.arange(len(values))
-        if (find(column) == numbers).all():  # each is found where it is: no two are equal
-            return find, len(values), numbers
+    if pa.types.is_integer(values.type):
+        numbers = _as_numbers(values)
+        find = _by_place(numbers)
+        if find is not None and find.finds_each(numbers):
+            return find, len(values), np.arange(len(values))
     encoded = values.dictionary_encode()
     return lookup(encoded.dictionary), len(encoded.dictionary), encoded.indices.to_numpy().astype(np.int64)
 
