@@ -73,11 +73,20 @@ def test_keys_are_found_as_a_dictionary_finds_them(kinds: tuple[str, ...]) -> No
         old = draw(200)
         there = pa.concat_tables([table(old[:90]), table(old[90:])])
 
-        hits, numbers = KeyIndex(table(new)).find(there.columns)
+        index = KeyIndex(table(new))
+        hits, numbers = index.find(there.columns)
 
         wanted = {row: n for n, row in enumerate(new) if None not in row}
         expected = {n: wanted[row] for n, row in enumerate(old) if row in wanted}
         assert dict(zip(hits.tolist(), numbers.tolist(), strict=True)) == expected
+        seen = 0
+        in_heaps: dict[int, int] = {}
+        for heap in index.heaps(there.to_batches()):
+            hits, numbers = index.find(heap.columns)
+            in_heaps.update(zip((hits + seen).tolist(), numbers.tolist(), strict=True))
+            seen += heap.num_rows
+        assert seen == len(old)
+        assert in_heaps == expected
 
 
 @pytest.mark.parametrize("stable", [False, True])

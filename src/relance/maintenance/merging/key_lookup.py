@@ -56,7 +56,8 @@ def lookup(known: pa.Array) -> Lookup:
 
     If one is there twice, any of its numbers is found.
     """
-    return (_by_place(_as_numbers(known)) if pa.types.is_integer(known.type) else None) or _InSet(known)
+    by_place = _by_place(_as_numbers(known)) if pa.types.is_integer(known.type) else None
+    return _InSet(known) if by_place is None else by_place
 
 
 @dataclass(frozen=True)
@@ -150,9 +151,11 @@ class KeyIndex:
         self._numbers[codes] = self._rows
 
     def heaps(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Yield the batches as they are best looked up: one at a time, which stays in the processor's cache,
-        unless a set of keys would be built for each."""
-        others = [lookup for step in self._others for lookup in (step.values, step.pairs)]
+        """Yield the batches as they are best looked up.
+
+        That is one at a time, which stays in the processor's cache, unless a set of keys is built for each.
+        """
+        others = [each for step in self._others for each in (step.values, step.pairs)]
         by_place = all(isinstance(each, _ByPlace) for each in (self._first, *others))
         return gathered(batches, least=1 if by_place else _ROWS)
 

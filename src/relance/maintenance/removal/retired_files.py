@@ -78,10 +78,10 @@ class RetiredVersions:
         kept = (self.table_id, self.directory, self.planned, self.head)
         return RetiredVersions, (*kept, self.refs, self.versions, self.manifests)
 
-    def retire(self, context: Context, rate: float | None = None, *, tasks: int = 1) -> lance.LanceDataset:
+    def retire(self, context: Context, rate: float | None, *, tasks: int) -> lance.LanceDataset:
         """Make sure that the manifests of these versions are gone and that nothing came to name them.
 
-        Returns the table, opened at some version.
+        So many `tasks` do this at the rate together. Returns the table, opened at some version.
 
         Raises:
             ConcurrentModificationError: it is another table now, or a tag or a branch came since the plan.
@@ -89,18 +89,16 @@ class RetiredVersions:
         self._require_same(context)
         dataset = self.opened if self.opened is not None else self._open(context)
         self._refuse_new_refs(context, dataset)
-        just_looked = rate is None
         left = [f"{self.directory}/{path}" for path, _ in self.manifests]
         # Mostly another task was here before; a disk is as fast at removing what is gone as at telling so.
         if rate is not None or not context.storage.cheap_lookups:
             there = context.storage.which_exist(left)
             left = [key for key in left if key in there]
-        for batch in paced(left, rate, tasks=tasks):
-            if not just_looked:
+        for number, batch in enumerate(paced(left, rate, tasks=tasks)):
+            if number or rate is not None:  # time has passed since the look above
                 self._require_same(context)
                 self._refuse_new_refs(context, dataset)
             context.storage.delete_many(batch)
-            just_looked = False
         # Again: a branch that began meanwhile at one of them reads its files. A version without a
         # manifest cannot be tagged or branched, so nothing comes after this look.
         self._refuse_new_refs(context, dataset)
