@@ -236,6 +236,24 @@ def test_a_later_table_in_the_same_directory_is_not_touched(tmp_path: Path) -> N
     assert root.all_keys("t.lance") == before
 
 
+@pytest.mark.parametrize("giant_files", [0, 100_000])
+def test_a_run_that_opened_an_earlier_table_in_the_same_directory_sees_the_later_one(
+    giant_files: int, tmp_path: Path
+) -> None:
+    root = Root(str(tmp_path), {"manifest_enabled": "false"})
+    job, table = CleanUp(ALL, allow_young=True, giant_files=giant_files), tmp_path / "t.lance"
+    for round_ in range(20):
+        # As many versions each time, in files as long: only their names and times differ.
+        for step in range(3):
+            mode = "append" if step else "create"
+            lance.write_dataset(pa.table({"a": [10 * round_ + step]}), str(table), mode=mode)
+        (result,) = root.run(job, T)
+        assert result.effect is not None
+        assert result.effect.before.versions == 3
+        assert root.values("t") == [10 * round_ + step for step in range(3)]
+        shutil.rmtree(table)
+
+
 def test_stopped_at_any_delete_no_listed_version_misses_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

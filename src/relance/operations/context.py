@@ -54,7 +54,9 @@ class Context:
         Raises:
             InvalidInputError: an override is unknown for this kind of store.
         """
-        extra = split_options(self.root.scheme, overrides or {}).lance
+        if not overrides:
+            return StorageOptions(self.connection.lance_options)
+        extra = split_options(self.root.scheme, overrides).lance
         return StorageOptions({**self.connection.lance_options, **extra})
 
     def vended_options(self, *, asked: bool | None = None) -> StorageOptions | None:

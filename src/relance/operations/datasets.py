@@ -22,8 +22,11 @@ def open_dataset(
     version: int | None = None,
     tag: str | None = None,
     branch: str | None = None,
+    session: lance.Session | None = None,
 ) -> lance.LanceDataset:
     """Return the table's dataset at a version, a tag or the head of a branch.
+
+    A session keeps what was read of tables for the next time.
 
     Raises:
         InvalidInputError: both a version and a tag are given, or a tag with a branch.
@@ -35,7 +38,8 @@ def open_dataset(
     where = f"table id '{found.table_id}'"
     options = context.lance_options()
     with lance_errors(where, options):
-        dataset = open_at(context.location_of(found.directory), options, str(found.table_id))
+        location = context.location_of(found.directory)
+        dataset = open_at(location, options, str(found.table_id), session=session)
         if tag is not None:
             if tag not in dataset.tags.list():
                 raise TableTagNotFoundError(f"tag '{tag}' of {where}")

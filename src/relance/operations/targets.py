@@ -69,9 +69,16 @@ def open_for_reading(
 
 
 def open_for_writing(
-    context: Context, parts: Sequence[str] | None, *, version: int | None = None, branch: str | None = None
+    context: Context,
+    parts: Sequence[str] | None,
+    *,
+    version: int | None = None,
+    branch: str | None = None,
+    session: lance.Session | None = None,
 ) -> Target:
     """Return the head of the table or of one of its branches, or a version to begin from.
+
+    A session keeps what was read of tables for the next time.
 
     Raises:
         TableNotFoundError: there is no such table, or it is only declared.
@@ -80,12 +87,18 @@ def open_for_writing(
     table_id = table_id_of(context, parts)
     if is_main(branch):
         settle(context, table_id)  # a version that waits for its file comes before ours
-    return _open(context, table_id, version, branch)
+    return _open(context, table_id, version, branch, session)
 
 
-def _open(context: Context, table_id: TableId, version: int | None, branch: str | None) -> Target:
+def _open(
+    context: Context,
+    table_id: TableId,
+    version: int | None,
+    branch: str | None,
+    session: lance.Session | None = None,
+) -> Target:
     found = visible_table(context, table_id)
-    dataset = open_dataset(context, found, version=version, branch=branch)
+    dataset = open_dataset(context, found, version=version, branch=branch, session=session)
     return Target(found, branch, dataset, context.lance_options())
 
 

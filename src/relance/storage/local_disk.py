@@ -215,9 +215,11 @@ class LocalDiskStorage:
                     if entry.name != _OWN_DIRECTORY and _holds_something(entry):
                         directories.append(entry.name)
                 elif entry.is_file(follow_symlinks=False):
-                    with suppress(FileNotFoundError):
-                        key = f"{base}/{entry.name}" if base else entry.name
-                        files.append(_info(key, entry.stat(follow_symlinks=False)))
+                    try:
+                        found = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue
+                    files.append(_info(f"{base}/{entry.name}" if base else entry.name, found))
         return Level(tuple(sorted(directories)), tuple(sorted(files, key=lambda info: info.key)))
 
     def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:

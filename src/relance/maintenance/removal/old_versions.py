@@ -68,7 +68,7 @@ class CleanUp:
     run: str = field(default_factory=new_nonce)
     """Tells one run from another: the clones are looked for once in each."""
     name: str = field(default="clean up", init=False)
-    visits_at_once: int = field(default=3, init=False)
+    visits_at_once: int = field(default=4, init=False)
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         return all_tables(context)
@@ -83,17 +83,16 @@ class CleanUp:
             ConcurrentModificationError: the table went while it was looked at.
         """
         policy = self._allowed(with_rule(self.policy, context.clock.now()), context.clock.now())
-        target = open_for_writing(context, table)
+        shared = clones_of_run(self.run, context.root.uri)
+        target = open_for_writing(context, table, session=shared.session)
         manifests = list_manifests(context.storage, target.found.directory, None)
         if not manifests:
             raise ConcurrentModificationError(f"table id '{target.found.table_id}' has no version any more")
         with target.errors():
             versions = _versions(target.dataset, policy, manifests)
             chosen = policy.choose(self._known(versions), tags_of(target.dataset))
-        cloned: frozenset[str] = frozenset()
-        if self.look_for_clones:
-            clones = clones_of_run(self.run, context.root.uri).get(context)
-            cloned = files_of_clones(context, clones, target.found.directory)
+        clones = shared.get(context) if self.look_for_clones else []
+        cloned = files_of_clones(context, clones, target.found.directory)
         small = _size(manifests) < self.giant_files
         if small and not cloned and policy.rate_limit is None:
             return CleanedByLance(context, target, chosen, policy, len(versions))
