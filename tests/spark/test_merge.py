@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -183,11 +184,33 @@ def test_blobs_of_updated_rows_stay_and_new_ones_are_appended(
     }
 
 
-def test_many_rows_of_one_key_are_left_to_the_join(spark: SparkSession, root: str) -> None:
-    uri = _create(root, "t", _rows([1] * 50 + [2], 0, pa.int64()))
+@pytest.mark.parametrize("rows", [100, 800])
+def test_rows_that_are_written_while_their_keys_are_looked_up_replace_each_what_it_matches(
+    spark: SparkSession, root: str, rows: int
+) -> None:
+    # A table of few fragments, and one of more than the driver deletes rows of by itself.
+    for name in ("ours", "theirs"):
+        _create(root, name, _rows(list(range(rows)), 0, pa.int64()))
+    new = _rows([*range(0, 2 * rows, 3), None], 5000, pa.int64())
+    turned = _frame(spark, new).select(*new.column_names[::-1])
+    made = merge(turned, "ours", "k", root=root, engine="spark")
+    builder = lance.dataset(f"{root}/theirs.lance").merge_insert("k").when_matched_update_all()
+    counts = builder.when_not_matched_insert_all().execute(new)
+    assert (made.updated, made.inserted) == (counts["num_updated_rows"], counts["num_inserted_rows"])
+    assert (made.version, made.attempts, made.deleted) == (2, 1, 0)
+    assert _all(f"{root}/ours.lance") == _all(f"{root}/theirs.lance")
+    lance.dataset(f"{root}/ours.lance").validate()
+
+
+@pytest.mark.parametrize("many", [2, 50])
+def test_many_rows_of_one_key_are_left_to_the_join(spark: SparkSession, root: str, many: int) -> None:
+    uri = _create(root, "t", _rows([1] * many + [2], 0, pa.int64()))
     made = merge(_frame(spark, _rows([1], 1000, pa.int64())), "t", "k", root=root, engine="spark")
-    assert (made.updated, made.inserted) == (50, 0)
-    assert sorted(lance.dataset(uri).to_table()["v"].to_pylist()) == [50, *[1000] * 50]
+    assert (made.updated, made.inserted) == (many, 0)
+    assert sorted(lance.dataset(uri).to_table()["v"].to_pylist()) == [many, *[1000] * many]
+    named = {row["path"] for batch in lance.dataset(uri).tracked_files() for row in batch.to_pylist()}
+    data = {f"data/{each}" for each in os.listdir(f"{uri}/data")}
+    assert data <= named  # what was written before it was known how many there are is gone
 
 
 def test_few_rows_are_merged_here_and_the_result_says_why(

@@ -25,7 +25,7 @@ from relance.maintenance.merging.merge_here import HereEngine
 from relance.maintenance.merging.merge_plan import Clauses, MergePlan, MergeRequest, parse_clauses, plan_merge
 from relance.maintenance.merging.merge_rows import parse_keys
 from relance.maintenance.merging.merges import Counts, MergeEngine, MergeResult, run_merge
-from relance.operations.context import shared_context
+from relance.operations.context import Context, shared_context
 from relance.spark.errors import typed_errors
 from relance.spark.merge_few import FewKeys
 from relance.spark.merge_keys import Keys, few_keys, matching_rows, quoted
@@ -93,7 +93,7 @@ def merge(
         else:
             rows = given if once is None else held.enter_context(_kept(once))
             few = held.enter_context(few_keys(rows, keys, None if once is None else size_if_cached(once)))
-            runner = _Engine(rows, address.parts, dict(address.properties), source, few)
+            runner = _Engine(context, rows, address.parts, dict(address.properties), source, few)
         result = run_merge(context, request, runner, dry_run=dry_run)
     return replace(result, engine=place.why)
 
@@ -126,6 +126,7 @@ def _kept(df: DataFrame) -> Iterator[DataFrame]:
 class _Engine:
     """Joins and works with Spark."""
 
+    context: Context
     rows: DataFrame
     parts: tuple[str, ...]
     properties: dict[str, str]
@@ -159,7 +160,7 @@ class _Engine:
 
     def _few(self, plan: MergePlan) -> FewKeys | None:
         """Return the way without a join, if it can be gone."""
-        few = None if self.keys is None else FewKeys(self.rows, self.keys.table)
+        few = None if self.keys is None else FewKeys(self.context, self.rows, self.keys.table)
         return few if few is not None and few.can(plan) else None
 
     def _join_and_work(self, plan: MergePlan) -> Work:

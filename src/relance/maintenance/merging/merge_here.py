@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,13 @@ from relance.errors import UnsupportedOperationError
 from relance.maintenance.merging.key_lookup import KeyIndex, Numbers, is_simple
 from relance.maintenance.merging.merge_commit import Work
 from relance.maintenance.merging.merge_plan import MergePlan
-from relance.maintenance.merging.merge_tasks import NewRows, delete_offsets, offsets_of, write_rows
+from relance.maintenance.merging.merge_tasks import (
+    NewRows,
+    Touched,
+    delete_offsets,
+    offsets_of,
+    write_rows,
+)
 from relance.maintenance.merging.merges import Counts
 from relance.operations.data.expressions import check_expressions
 from relance.operations.data_errors import data_errors
@@ -65,18 +71,15 @@ class HereEngine:
     def work(self, plan: MergePlan) -> Work:
         rows, index = self._prepare(plan)
         left = _left(plan, index)
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="relance merge") as pool:
+        with threads() as pool:
             # Rows that are written whatever they match are on their way while it is looked up.
-            early = pool.submit(write_rows, plan, _each_once(rows)) if _is_each_written(plan, rows) else None
+            each = is_each_written(plan, rows.schema.names)
+            early = pool.submit(write_rows, plan, each_once(rows)) if each else None
             found = _find(plan, rows, index)
             later = new_rows(plan, rows, found) if early is None else _repeated(rows, found)
             writing = [pool.submit(write_rows, plan, later), *([] if early is None else [early])]
             gone = np.concatenate([left, found.addresses]) if plan.clauses.update else left
-            dataset = plan.table.open()
-            deleting = [
-                pool.submit(delete_offsets, plan, dataset, fragment, offsets)
-                for fragment, offsets in offsets_of(gone).items()
-            ]
+            deleting = start_deleting(pool, plan, gone)
             fragments = tuple(text for each in writing for text in each.result().fragments)
             touched = tuple(each.result() for each in deleting)
         counts = _counts(plan, found, left)
@@ -98,6 +101,20 @@ class HereEngine:
             rows = self._convert(self._rows, plan.write.schema)
             self._prepared = (plan.write.schema, rows, KeyIndex(rows.select(list(plan.on))))
         return self._prepared[1], self._prepared[2]
+
+
+def threads() -> ThreadPoolExecutor:
+    """Return what writes and deletes in this process."""
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="relance merge")
+
+
+def start_deleting(pool: ThreadPoolExecutor, plan: MergePlan, addresses: Numbers) -> list[Future[Touched]]:
+    """Have threads delete rows of the table, fragment by fragment."""
+    dataset = plan.table.open()
+    return [
+        pool.submit(delete_offsets, plan, dataset, fragment, offsets)
+        for fragment, offsets in offsets_of(addresses).items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +139,14 @@ def _counts(plan: MergePlan, found: Matches, left: Numbers) -> Counts:
     return Counts(updated, int(np.count_nonzero(found.is_new)) if plan.clauses.insert else 0, len(left))
 
 
-def _is_each_written(plan: MergePlan, rows: pa.Table) -> bool:
+def is_each_written(plan: MergePlan, given: Sequence[str]) -> bool:
     """Tell whether each new row is written as it is, and before all is known about what it replaces."""
     clauses, names = plan.clauses, plan.write.schema.names
-    return clauses.update and clauses.insert and not plan.stable_row_ids and rows.schema.names == names
+    return clauses.update and clauses.insert and not plan.stable_row_ids and list(given) == names
 
 
-def _each_once(rows: pa.Table) -> Iterator[NewRows]:
+def each_once(rows: pa.Table) -> Iterator[NewRows]:
+    """Yield new rows that are written as they are."""
     return _batches(rows, pa.nulls(rows.num_rows, pa.int64()), None)
 
 
@@ -136,7 +154,7 @@ def _repeated(rows: pa.Table, found: Matches) -> Iterator[NewRows]:
     """Yield the new rows that replace several others, as often as they do beyond the first time."""
     if len(found.numbers) > rows.num_rows - int(np.count_nonzero(found.is_new)):
         others = np.delete(found.numbers, np.unique(found.numbers, return_index=True)[1])
-        yield from _each_once(rows.take(pa.array(others)))
+        yield from each_once(rows.take(pa.array(others)))
 
 
 def _find(plan: MergePlan, rows: pa.Table, index: KeyIndex) -> Matches:
