@@ -109,6 +109,7 @@ class FewKeys:
             discard(self.context, plan, done)
             return None
         if done.inserted != self.keys.num_rows:
+            discard(self.context, plan, done)
             raise InternalError(
                 f"{done.inserted} new rows were written and {self.keys.num_rows} looked up: "
                 "the source gave two answers"

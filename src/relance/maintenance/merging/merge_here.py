@@ -73,8 +73,8 @@ class HereEngine:
         left = _left(plan, index)
         with threads() as pool:
             # Rows that are written whatever they match are on their way while it is looked up.
-            each = is_each_written(plan, rows.schema.names)
-            early = pool.submit(write_rows, plan, each_once(rows)) if each else None
+            known = is_each_written(plan, rows.schema.names)
+            early = pool.submit(write_rows, plan, each_once(rows)) if known else None
             found = _find(plan, rows, index)
             later = new_rows(plan, rows, found) if early is None else _repeated(rows, found)
             writing = [pool.submit(write_rows, plan, later), *([] if early is None else [early])]
