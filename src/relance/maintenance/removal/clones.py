@@ -25,8 +25,8 @@ _PARALLEL = 3
 """Or as many as the store takes requests: more of them on a disk only hinder each other."""
 _AT_ONCE = 512
 _ATTEMPTS = 3
-_REMEMBERED_BYTES = 8 * 2**20
-"""Of the tables that a run opened: some 1,500 small ones."""
+_REMEMBERED_BYTES = 4 * 2**20
+"""Of the tables that a run opened: some 800 small ones."""
 
 
 @dataclass(frozen=True, slots=True)
