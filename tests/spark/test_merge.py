@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 import relance.spark
 from relance.errors import (
+    InternalError,
     InvalidInputError,
     TableColumnNotFoundError,
     TableNotFoundError,
@@ -25,8 +26,10 @@ from relance.errors import (
 )
 from relance.maintenance.merging.merge_commit import Work
 from relance.maintenance.merging.merge_here import HereEngine
-from relance.maintenance.merging.merge_plan import MergePlan
+from relance.maintenance.merging.merge_plan import MergePlan, MergeRequest, parse_clauses, plan_merge
+from relance.operations.context import shared_context
 from relance.spark.merge import merge
+from relance.spark.merge_few import FewKeys
 from relance.spark.merge_keys import finder
 from relance.spark.merge_place import _counted
 from relance.spark.types.reading import BLOB_KEY
@@ -211,6 +214,19 @@ def test_many_rows_of_one_key_are_left_to_the_join(spark: SparkSession, root: st
     named = {row["path"] for batch in lance.dataset(uri).tracked_files() for row in batch.to_pylist()}
     data = {f"data/{each}" for each in os.listdir(f"{uri}/data")}
     assert data <= named  # what was written before it was known how many there are is gone
+
+
+def test_rows_that_are_more_than_the_keys_that_were_looked_up_are_removed(
+    spark: SparkSession, root: str
+) -> None:
+    uri = _create(root, "t", _rows([1, 2], 0, pa.int64()))
+    before, new = os.listdir(f"{uri}/data"), _rows([2, 3], 1000, pa.int64())
+    context = shared_context((("root", root),))
+    clauses = parse_clauses("update_all", "insert_all", None, update_if=None, delete_if=None)
+    plan = plan_merge(context, MergeRequest(("t",), ("k",), clauses, lambda schema: None))
+    with pytest.raises(InternalError, match="the source gave two answers"):
+        FewKeys(context, _frame(spark, new), new.select(["k"]).slice(1)).work(plan)
+    assert os.listdir(f"{uri}/data") == before
 
 
 def test_few_rows_are_merged_here_and_the_result_says_why(

@@ -66,6 +66,7 @@ _ROWS_FOR_A_TASK = 20_000_000
 """A task looks up some ten million keys in a second."""
 
 _NUMBER = "number of the new row"
+"""The column that says which of the keys a row of the table has."""
 
 _FOUND = "found"
 """The kind of a record with rows that match, as a stream of Arrow."""
@@ -154,14 +155,13 @@ class FewKeys:
         None when they are too many to be sent. With `write` the new rows are written as they are meanwhile,
         and the records of that are returned as well.
         """
-        names = columns_to_read(plan, self.rows.columns)
         fragments = [each.fragment_id for each in open_once(plan.table).get_fragments()]
         slots = parallelism(self.rows.sparkSession) or 1
         tasks = max(1, min(len(fragments), max(slots, plan.rows // _ROWS_FOR_A_TASK)))
         parts = tuple(map(tuple, np.array_split(np.array(fragments, np.int64), tasks)))
         with _sent(self._spark, as_in_table(self.keys, plan.write.schema)) as sent:
             numbers = self.rows.sparkSession.range(0, tasks, 1, tasks)
-            finding = _Find(plan, sent, parts, tuple(names), (*kept, ROW_ADDRESS))
+            finding = _Find(plan, sent, parts, tuple(kept or plan.on), (*kept, ROW_ADDRESS))
             work = numbers.mapInArrow(finding, RECORD)
             if write:
                 work = work.union(self.rows.mapInArrow(_Write(plan, None), RECORD))
@@ -227,8 +227,9 @@ class _Find:
     keys: Broadcast[bytes]
     parts: Sequence[tuple[int, ...]]
     columns: tuple[str, ...]
+    """Of the table, to be read: the key is among them."""
     kept: tuple[str, ...]
-    """Of the columns, those that are handed on."""
+    """Of what was read, those that are handed on."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keys = _read(self.keys.value)
