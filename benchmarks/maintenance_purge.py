@@ -18,11 +18,12 @@ from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
 from benchmarks.roots import (
     V1,
     fill_bucket,
+    keep_apart,
+    makes_files_quickly,
     open_native,
     open_ours,
     table_name,
     temporary_root,
-    wait_for_the_disk,
 )
 from relance import CleanupPolicy, DirectoryNamespace
 from relance.locations import LAYOUT_KEY, MARKER_SUFFIX
@@ -38,7 +39,8 @@ S3_CLEANED = 40
 S3_VERSIONS = 10
 S3_DELAY = 0.015
 THREADS_GAIN = 1.5
-REPEATS = 2
+REPEATS = 3
+PLACES = 20
 CLEANUPS = 4
 """How often each side cleans: the machine's own pace differs by more than the sides do."""
 CLEAN_UP = CleanUp(CleanupPolicy(retain_versions=1), allow_young=True)
@@ -50,23 +52,32 @@ def purge_many() -> Iterator[Result]:
     native: list[float] = []
     names = [[f"t{number}"] for number in range(TABLES)]
     with temporary_root() as folder:
-        wait_for_the_disk(folder)
+        keep_apart(folder)
         lance.write_dataset(pa.table({"a": [1]}), f"{folder}/t.lance")
+        dropped = [_make_dropped(folder, number) for number in range(REPEATS)]
         for number in range(REPEATS):
-            for side in ("left", "right"):
-                _copy_tables(f"{folder}/t.lance", f"{folder}/{side}{number}", dropped=side == "left")
+            _copy_tables(f"{folder}/t.lance", f"{folder}/right{number}")
         # Dropped tables are purged days later, when they are on the disk; and what one side has left to be
         # written must not be written in the other one's time.
         os.sync()
-        for number in range(REPEATS):
-            wait_for_the_disk(folder)
-            ours.append(_seconds_of_job(f"{folder}/left{number}", PurgeDropped(force=True), names))
+        for number, root in enumerate(dropped):
+            ours.append(_seconds_of_job(root, PurgeDropped(force=True), names))
             peer, start = open_native(f"{folder}/right{number}"), perf_counter()
             for name in names:
                 peer.drop_table(DropTableRequest(id=name))
             native.append(perf_counter() - start)
     what = f"purge of {TABLES:,} small dropped tables"
     yield Result(what, Unit.SECONDS, Sample(tuple(ours)), Sample(tuple(native)), times_faster(1))
+
+
+def _make_dropped(folder: str, number: int) -> str:
+    """Make a root of dropped tables, at a place of the disk at which nothing was removed just before."""
+    for attempt in range(PLACES):
+        root = f"{folder}/left{number}-{attempt}"
+        _copy_tables(f"{folder}/t.lance", root, dropped=True)
+        if makes_files_quickly(f"{root}/.relance-local/tmp"):
+            return root
+    raise RuntimeError("files were removed everywhere on this disk: measure again in six minutes")
 
 
 def _copy_tables(model: str, root: str, *, dropped: bool = False) -> None:
@@ -105,7 +116,6 @@ def clean_many() -> Iterator[Result]:
     """Measure the cleanup of many tables with versions beside loops: over Lance's own, over the catalog's."""
     times: dict[str, list[float]] = {"job": [], "catalog": [], "lance": []}
     with temporary_root() as folder:
-        wait_for_the_disk(folder)
         _write_versions(f"{folder}/t.lance", VERSIONS)
         for number in range(CLEANUPS):
             for side in times:

@@ -218,6 +218,7 @@ def test_what_cannot_be_deleted_is_reported_and_the_table_stays_claimed(
     storage = catalog._context.storage
     monkeypatch.setattr(type(storage), "delete_many", lambda *_: None)
     monkeypatch.setattr(type(storage), "delete_below", lambda *_, **__: iter(()))
+    monkeypatch.setattr(type(storage), "discard", lambda *_, **__: iter(()))
     results = catalog.purge_tables([["t"]], force=True)
     assert isinstance(results[0].error, InvalidTableStateError)
     assert len(results[0].left) == len(_files(catalog, "t")) > 0

@@ -53,6 +53,7 @@ from relance.testing.clock import ManualClock
 from relance.testing.explorer import Budget, Exploration, Run
 from relance.testing.faults import Fault, FaultyStorage, Request
 from relance.testing.lifecycle_model import Verb, observe
+from relance.testing.stepped_storage import SteppedStorage
 
 _LONG = os.environ.get("RELANCE_PROFILE") == "long"
 
@@ -91,14 +92,14 @@ FIRST, SECOND = purges_both(TABLE_ID, OTHER_ID), purges_both(OTHER_ID, TABLE_ID)
 DROPPED: Sequence[Step] = (creates("a"), drops(), creates_other(), drops_other())
 
 
-def _explore(actors: Sequence[Sequence[Step]], budget: Budget) -> Exploration:
+def _explore(actors: Sequence[Sequence[Step]], budget: Budget, *, takes_away: bool = False) -> Exploration:
     scenario = make_scenario(actors, start=DROPPED)
 
     def check(run: Run) -> str | None:
         _, broken = observe(run.store.snapshot(), OTHER)
         return f"the other table is broken: {broken}" if broken is not None else scenario.check(run)
 
-    return run_all(replace(scenario, check=check), budget)
+    return run_all(replace(scenario, check=check, takes_away=takes_away), budget)
 
 
 QUICK = {
@@ -124,9 +125,12 @@ CASES = [
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("takes_away", [False, True], ids=["file by file", "directories taken away"])
 @pytest.mark.parametrize(("actors", "budget"), CASES)
-def test_no_order_of_requests_loses_either_table(actors: Sequence[Sequence[Step]], budget: Budget) -> None:
-    result = _explore(actors, budget)
+def test_no_order_of_requests_loses_either_table(
+    actors: Sequence[Sequence[Step]], budget: Budget, takes_away: bool
+) -> None:
+    result = _explore(actors, budget, takes_away=takes_away)
     assert result.violation is None, str(result.violation)
     assert result.states > 50
 
@@ -151,6 +155,18 @@ def test_without_looking_at_its_leases_a_stalled_purge_deletes_a_later_table() -
     with mock.patch.object(claims.Claim, "ensure", return_value=None):
         result = _explore([[SECOND], [purges(), creates("b")]], Budget(ticks=1))
     assert result.violation is not None
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_directory_is_removed_only_if_the_lease_still_holds_when_it_was_taken_away(guarded: bool) -> None:
+    real = SteppedStorage.discard
+
+    def careless(self: Any, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Any:
+        return real(self, prefixes, sure=sure if guarded else lambda prefix: True)
+
+    with mock.patch.object(SteppedStorage, "discard", careless):
+        result = _explore([[SECOND], [purges(), creates("b")]], Budget(ticks=1), takes_away=True)
+    assert (result.violation is None) is guarded
 
 
 def test_what_came_late_is_found_by_looking_again() -> None:

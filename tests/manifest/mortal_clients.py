@@ -105,6 +105,10 @@ class MortalStorage:
     ) -> Iterator[Deleted]:
         return delete_by_listing(self, prefix, before_batch, largest_batch)
 
+    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+        self.life.go_on()
+        return self.inner.discard(prefixes, sure=sure)
+
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)
 

@@ -9,7 +9,14 @@ import pytest
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.lifecycle import moves
-from relance.lifecycle.retention import Timing, creators_are_gone, holder_is_gone, is_purgeable, purge_after
+from relance.lifecycle.retention import (
+    Timing,
+    creators_are_gone,
+    holder_is_gone,
+    is_due,
+    is_purgeable,
+    purge_after,
+)
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 TIMING = Timing()
@@ -40,6 +47,15 @@ def test_a_holder_is_gone_only_after_lease_skew_and_request_age() -> None:
     assert not holder_is_gone(claimed, now=NOW + wait, timing=TIMING)
     assert holder_is_gone(claimed, now=NOW + wait + SECOND, timing=TIMING)
     assert not holder_is_gone(DROPPED, now=NOW + timedelta(days=999), timing=TIMING)
+
+
+def test_a_purge_of_all_takes_what_is_purgeable_and_what_a_purge_has_left() -> None:
+    claimed = moves.claim_purge(DROPPED, "n", token="t", until=NOW)
+    wait = TIMING.clock_skew + TIMING.request_age
+    assert not is_due(claimed, now=NOW + wait, timing=TIMING)
+    assert is_due(claimed, now=NOW + wait + SECOND, timing=TIMING)
+    assert not is_due(DROPPED, now=NOW + wait + SECOND, timing=TIMING)
+    assert is_due(DROPPED, now=NOW + timedelta(days=7) + TIMING.clock_skew, timing=TIMING)
 
 
 def test_creators_from_before_a_drop_are_gone_after_commit_request_age_and_skew() -> None:

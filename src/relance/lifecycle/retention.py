@@ -51,6 +51,13 @@ def holder_is_gone(marker: Marker, *, now: datetime, timing: Timing) -> bool:
     return now > marker.lease_until + timing.clock_skew + timing.request_age
 
 
+def is_due(marker: Marker, *, now: datetime, timing: Timing) -> bool:
+    """Tell whether a purge of all tables takes this one: its time has passed, or a purge of it was left."""
+    if marker.state is State.PURGING:
+        return holder_is_gone(marker, now=now, timing=timing)
+    return is_purgeable(marker, now=now, timing=timing)
+
+
 def creators_are_gone(marker: Marker, *, now: datetime, timing: Timing) -> bool:
     """Tell whether no create that began before the drop can still commit.
 

@@ -15,7 +15,7 @@ from relance.errors import (
 )
 from relance.identifiers import TableId
 from relance.lifecycle.marker_store import read_marker
-from relance.lifecycle.retention import is_purgeable
+from relance.lifecycle.retention import is_due, is_purgeable
 from relance.lifecycle.states import State
 from relance.locations import table_directory
 from relance.manifest.entry import ObjectType
@@ -130,7 +130,7 @@ def purge_tables(
         if not dry_run:
             _settle_held(context)
         dropped = all_generations(context)
-        chosen = [each for each in dropped if is_purgeable(each.marker, now=now, timing=context.timing)]
+        chosen = [each for each in dropped if is_due(each.marker, now=now, timing=context.timing)]
     for table_id in table_ids or ():
         try:
             chosen += dropped_generations(context, table_id, None)

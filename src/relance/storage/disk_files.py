@@ -24,12 +24,15 @@ GONE = (FileNotFoundError, NotADirectoryError)
 
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
+_SMALL = 1 << 12
+"""Read first: most files are smaller, and more memory would be taken from the system at every read."""
+
 _CHUNK = 1 << 20
 
 _FREEING = 6
 """Threads that remove files: a disk takes its time to free what they held, without any lock."""
 
-_WORTH_THREADS = 64
+WORTH_THREADS = 64
 """From so many files or folders on it is worth starting them."""
 
 _HELD = 256
@@ -49,8 +52,10 @@ def read_file(path: str) -> bytes:
 
 
 def _read(descriptor: int) -> bytes:
-    body = chunk = os.read(descriptor, _CHUNK)
-    while len(chunk) == _CHUNK:
+    body = chunk = os.read(descriptor, _SMALL)
+    if len(body) < _SMALL:
+        return body
+    while chunk:
         chunk = os.read(descriptor, _CHUNK)
         body += chunk
     return body
@@ -175,7 +180,7 @@ def freeing(act: Callable[[Sequence[_A]], _T], items: Sequence[_A], *, count: in
     Of many, each call gets a part, and they run at once. When one fails, the others come to their end
     before that is raised. Returns what the calls gave.
     """
-    if count < _WORTH_THREADS or len(items) < 2:
+    if count < WORTH_THREADS or len(items) < 2:
         return [act(items)]
     with ThreadPoolExecutor(_FREEING, thread_name_prefix="relance freeing") as pool:
         return list(pool.map(act, [items[start::_FREEING] for start in range(min(_FREEING, len(items)))]))

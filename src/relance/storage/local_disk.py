@@ -45,10 +45,11 @@ from relance.storage.protocol import (
     check_key,
     check_prefix,
 )
+from relance.storage.set_aside import SetAside
 from relance.storage.temporary_files import TemporaryFiles
 
 _OWN_DIRECTORY = ".relance-local"
-"""Holds the lock files and half-written bodies; never listed."""
+"""Holds the lock files, half-written bodies and what is being removed; never listed."""
 
 _LOCKS = 64
 
@@ -60,6 +61,7 @@ class LocalDiskStorage:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
+        self._aside = SetAside(f"{directory}/{_OWN_DIRECTORY}/aside")
         self._temporary = TemporaryFiles(f"{directory}/{_OWN_DIRECTORY}/tmp")
 
     @property
@@ -181,6 +183,16 @@ class LocalDiskStorage:
                     yield _unlink_in(descriptor, files[start : start + largest_batch])
                 self._remove_if_empty(os.path.relpath(folder, self._directory))
 
+    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+        paths: dict[str, str] = {}
+        for prefix in prefixes:
+            parent, _, name = check_prefix(prefix).rpartition("/")
+            with self._translated(prefix), suppress(*GONE):
+                paths[f"{self._folder(parent)}/{name}"] = prefix
+        with self._translated("discard"):
+            for gone in self._aside.discard(list(paths), lambda path: sure(paths[path])):
+                yield [paths[path] for path in gone]
+
     def is_occupied(self, prefix: str) -> bool:
         place = f"{self._directory}/{check_prefix(prefix)}"
         return os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place))
@@ -195,7 +207,8 @@ class LocalDiskStorage:
                         parents[parent] = self._folder(parent)
                     prune(f"{parents[parent]}/{name}")
 
-        freeing(act, prefixes, count=len(prefixes))
+        there = [each for each in prefixes if os.path.lexists(f"{self._directory}/{check_prefix(each)}")]
+        freeing(act, there, count=len(there))
 
     def head(self, key: str) -> ObjectInfo:
         with self._translated(key):

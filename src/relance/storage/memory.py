@@ -93,6 +93,9 @@ class MemoryStorage:
     ) -> Iterator[Deleted]:
         return delete_by_listing(self, prefix, before_batch, largest_batch)
 
+    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+        return iter(())  # as on object stores, which know no directories
+
     def is_occupied(self, prefix: str) -> bool:
         return False  # a key and a directory of the same name do not exclude each other
 

@@ -144,6 +144,9 @@ class ObjectStoreStorage:
             self.delete_many(info.key for info in batch)
             yield Deleted(len(batch), sum(info.size for info in batch))
 
+    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+        return iter(())  # there are no directories: each object would have to be renamed
+
     def is_occupied(self, prefix: str) -> bool:
         return False  # a key and a directory of the same name do not exclude each other
 

@@ -133,6 +133,13 @@ class ObjectStorage(Protocol):
         `before_batch` is called before each one and stops the rest by raising.
         """
 
+    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+        """Remove directories whole, if the store can take one away at once, and yield those that are gone.
+
+        They are told some at a time, while the next are being removed; any other stays where it is. `sure`
+        is asked when a directory was taken away, before anything in it is removed: if not, it is put back.
+        """
+
     def is_occupied(self, prefix: str) -> bool:
         """Tell whether something that is no directory has this place, as only on a disk it can."""
 

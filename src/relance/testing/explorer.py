@@ -8,8 +8,7 @@ actor has seen so far, which determines all that can follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -18,11 +17,10 @@ from typing import Any, NoReturn, TypeVar
 from greenlet import getcurrent, greenlet
 
 from relance.errors import OutcomeUnknownError, RelanceError
-from relance.storage.at_once import replace_each
-from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.memory import MemoryStorage
-from relance.storage.protocol import Deleted, Level, ObjectInfo, Replacement, Stored, Version
+from relance.storage.protocol import Level, Stored
 from relance.testing.clock import ManualClock
+from relance.testing.stepped_storage import Pending, SteppedStorage
 
 _T = TypeVar("_T")
 
@@ -59,13 +57,6 @@ class Budget:
     ticks: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    verb: str
-    key: str
-    writes: bool
-
-
 @dataclass(slots=True)
 class Actor:
     """One actor of a run: a sequence of calls, each with the outcome it had."""
@@ -77,7 +68,7 @@ class Actor:
     started: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
     seen: int = 0
-    pending: _Pending | None = None
+    pending: Pending | None = None
     expired: bool = False
     crashed: bool = False
     nonces: int = 0
@@ -87,89 +78,13 @@ class Actor:
         return self.pending is not None and not self.crashed
 
 
-class SteppedStorage:
-    """A memory store whose requests wait for the explorer."""
-
-    def __init__(self, run: Run, inner: MemoryStorage) -> None:
-        self._run = run
-        self._inner = inner
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def cheap_lookups(self) -> bool:
-        return self._inner.cheap_lookups
-
-    @property
-    def requests_at_once(self) -> int:
-        return self._inner.requests_at_once
-
-    def read(self, key: str) -> Stored:
-        return self._run.request(_Pending("read", key, writes=False), lambda: self._inner.read(key))
-
-    def create(self, key: str, body: bytes) -> Version:
-        return self._run.request(_Pending("create", key, writes=True), lambda: self._inner.create(key, body))
-
-    def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
-        return self._run.request(
-            _Pending("replace", key, writes=True),
-            lambda: self._inner.replace(key, body, expected=expected),
-        )
-
-    def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
-        return replace_each(self, changes)
-
-    def reserve(self, count: int) -> AbstractContextManager[None]:
-        return self._inner.reserve(count)
-
-    def delete(self, key: str) -> None:
-        self._run.request(_Pending("delete", key, writes=True), lambda: self._inner.delete(key))
-
-    def delete_many(self, keys: Iterable[str]) -> None:
-        for key in keys:  # a bulk delete is not atomic
-            self.delete(key)
-
-    def delete_below(
-        self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
-    ) -> Iterator[Deleted]:
-        return delete_by_listing(self, prefix, before_batch, largest_batch)
-
-    def is_occupied(self, prefix: str) -> bool:
-        return self._inner.is_occupied(prefix)
-
-    def prune(self, *prefixes: str) -> None:
-        self._inner.prune(*prefixes)
-
-    def head(self, key: str) -> ObjectInfo:
-        return self._run.request(_Pending("head", key, writes=False), lambda: self._inner.head(key))
-
-    def list_level(self, prefix: str) -> Level:
-        return self._run.request(
-            _Pending("list_level", prefix, writes=False), lambda: self._inner.list_level(prefix)
-        )
-
-    def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
-        return iter(
-            self._run.request(
-                _Pending("list", prefix, writes=False), lambda: list(self._inner.list_recursive(prefix))
-            )
-        )
-
-    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
-        return self._run.request(
-            _Pending("exist", ",".join(paths), writes=False), lambda: self._inner.which_exist(paths)
-        )
-
-
 class Run:
     """One execution of all actors under a given schedule."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.clock = ManualClock()
         self.store = MemoryStorage("explorer", self.clock)
-        self.storage = SteppedStorage(self, self.store)
+        self.storage = SteppedStorage(self.store, self, takes_away=scenario.takes_away)
         self.spent = Budget()
         self.time = 0
         self.schedule: list[Choice] = []
@@ -184,7 +99,7 @@ class Run:
         for each in self._greenlets:
             each.switch()
 
-    def request(self, pending: _Pending, act: Callable[[], _T]) -> _T:
+    def request(self, pending: Pending, act: Callable[[], _T]) -> _T:
         """Called by an actor: wait for the explorer, then carry the request out as it decides."""
         actor = self._current()
         if self._scenario.quiet(pending.key):
@@ -207,11 +122,11 @@ class Run:
         self._note(actor, pending, result)
         return result
 
-    def _refuse(self, actor: Actor, pending: _Pending, error: RelanceError) -> NoReturn:
+    def _refuse(self, actor: Actor, pending: Pending, error: RelanceError) -> NoReturn:
         self._note(actor, pending, type(error).__name__)
         raise error
 
-    def _note(self, actor: Actor, pending: _Pending, answer: object) -> None:
+    def _note(self, actor: Actor, pending: Pending, answer: object) -> None:
         """Add to what the actor has seen, which with the store determines what it does next."""
         actor.seen = hash((actor.seen, pending, _digest(answer), self.clock.seconds))
 
@@ -321,6 +236,8 @@ class Scenario:
     tick: timedelta
     quiet: Callable[[str], bool] = lambda key: False
     """Keys that nothing in the scenario depends on: requests for them do not wait."""
+    takes_away: bool = False
+    """Whether the store takes directories away whole, as a disk does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,9 @@ class FaultyStorage:
     ) -> Iterator[Deleted]:
         return delete_by_listing(self, prefix, before_batch, largest_batch)
 
+    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+        return iter(())  # each file is to be deleted by a request that a fault can strike
+
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)
 

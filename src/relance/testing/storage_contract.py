@@ -140,6 +140,22 @@ class StorageContract:
             list(storage.delete_below("t", before_batch=stop, largest_batch=1))
         assert len(list(storage.list_recursive("t"))) == 3
 
+    def test_discard_removes_a_directory_whole_or_leaves_it(self, storage: ObjectStorage) -> None:
+        for key in ("t/a/b", "t/c", "tt/d", "u"):
+            storage.create(key, b"x")
+        asked: list[str] = []
+
+        def refuse(prefix: str) -> bool:
+            asked.append(prefix)
+            return False
+
+        assert [each for some in storage.discard(["t"], sure=refuse) for each in some] == []
+        assert {info.key for info in storage.list_recursive("")} == {"t/a/b", "t/c", "tt/d", "u"}
+        told = [each for some in storage.discard(["nothing", "t"], sure=lambda prefix: True) for each in some]
+        assert told == asked, "who takes it away asks, and who does not leaves it"
+        left = {info.key for info in storage.list_recursive("")}
+        assert left == ({"tt/d", "u"} if told else {"t/a/b", "t/c", "tt/d", "u"})
+
     def test_what_is_written_after_a_reservation_is_written_as_ever(self, storage: ObjectStorage) -> None:
         version = storage.create("a", b"1")
         with storage.reserve(2):

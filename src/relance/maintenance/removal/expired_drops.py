@@ -11,7 +11,7 @@ from typing import Any
 from relance.errors import InvalidInputError, RelanceError
 from relance.lifecycle.marker import Marker
 from relance.lifecycle.marker_store import new_nonce
-from relance.lifecycle.retention import holder_is_gone, is_purgeable
+from relance.lifecycle.retention import is_due
 from relance.lifecycle.states import State
 from relance.locations import table_directory
 from relance.maintenance.removal.pacing import paced, purge_options
@@ -155,9 +155,7 @@ class PurgeDropped:
         return before is None or (marker.deleted_at is not None and marker.deleted_at < before)
 
     def _is_due(self, context: Context, marker: Marker) -> bool:
-        now, timing = context.clock.now(), context.timing
-        left = marker.state is State.PURGING and holder_is_gone(marker, now=now, timing=timing)
-        due = left or self._is_ours(marker) or is_purgeable(marker, now=now, timing=timing)
+        due = self._is_ours(marker) or is_due(marker, now=context.clock.now(), timing=context.timing)
         return due and self._is_old(marker) and self.deletion_id in {None, marker.deletion_id}
 
     def _is_ours(self, marker: Marker) -> bool:

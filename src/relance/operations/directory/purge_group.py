@@ -1,7 +1,8 @@
 """Delete the files of tables that were found ready for it: many small ones together, others one by one.
 
 Together means fewer requests and fewer syncs: the claims are taken by one call, the files of all deleted by
-two, and one look tells which directories are empty. Each table has its own claim and its own result.
+two, and one look tells which directories are empty. A disk takes whole directories away instead. Each table
+has its own claim and its own result.
 """
 
 from __future__ import annotations
@@ -60,8 +61,18 @@ class _Held:
     def directory(self) -> str:
         return table_directory(self.table_id.name)
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether its files are known, and may all be deleted at once."""
+        return self.inside.files is not None and not self.done.options.rate_limit
+
     def fail(self, error: RelanceError, left: tuple[str, ...] = ()) -> None:
         self.result = self.done.result(left=left, error=error)
+
+    @property
+    def ended(self) -> PurgeResult:
+        assert self.result is not None  # it was taken to its end
+        return self.result
 
     def still_ours(self) -> bool:
         """Look at the lease, and renew it in time; a table whose claim is lost fails."""
@@ -81,7 +92,7 @@ def purge_ready(context: Context, ready: Sequence[Ready], options: PurgeOptions)
         begun = [_begin(each, claim, options) for each, claim in zip(group, claims, strict=True)]
         with context.storage.reserve(len(group)):  # for their tombstones
             _purge_held(context, [each for each in begun if isinstance(each, _Held)])
-        done = [_result(each) if isinstance(each, _Held) else each for each in begun]
+        done = [each.ended if isinstance(each, _Held) else each for each in begun]
         results.update(zip(numbers, done, strict=True))
     return [results[number] for number in range(len(ready))]
 
@@ -90,7 +101,7 @@ def purge_claimed(context: Context, table_id: TableId, claim: Claim, done: Progr
     """Delete the files of a table that was claimed; a failure is part of the result."""
     held = _Held(table_id, claim, done, Inside(None, 0))
     _purge_held(context, [held])
-    return _result(held)
+    return held.ended
 
 
 def _begin(ready: Ready, claim: Claim | RelanceError, options: PurgeOptions) -> _Held | PurgeResult:
@@ -119,10 +130,30 @@ def _groups(ready: Sequence[Ready], options: PurgeOptions) -> Iterator[list[int]
 
 def _purge_held(context: Context, tables: Sequence[_Held]) -> None:
     """Take tables to their end; what became of each is in its result."""
+    listed = [each for each in tables if each.is_listed]
+    _discard(context, listed)
+    _delete_listed(context.storage, _going_on(listed))
+    _end(context, tables)
+
+
+def _discard(context: Context, tables: Sequence[_Held]) -> None:
+    """Take tables to their end whose directories the store can take away; others are left as they are."""
+    left = {each.directory: each for each in tables if each.still_ours()}
+    try:
+        for gone in context.storage.discard(list(left), sure=lambda directory: left[directory].still_ours()):
+            emptied = [left.pop(directory) for directory in gone]
+            for each in emptied:
+                each.done.add(Deleted(each.inside.count, each.inside.bytes))
+            _end(context, emptied)
+    except RelanceError as error:
+        for each in left.values():
+            each.fail(error)
+
+
+def _end(context: Context, tables: Sequence[_Held]) -> None:
+    """Delete what is left of tables and write their tombstones."""
     storage = context.storage
-    listed = [each for each in tables if each.inside.files is not None and not each.done.options.rate_limit]
-    _delete_listed(storage, listed)
-    emptied = _empty(storage, [each for each in listed if each.result is None])
+    emptied = _empty(storage, [each for each in _going_on(tables) if each.is_listed])
     for each in _going_on(tables):
         if each.directory not in emptied:
             _delete_rest(storage, each)
@@ -133,8 +164,7 @@ def _purge_held(context: Context, tables: Sequence[_Held]) -> None:
         (each.claim, moves.finish_purge(each.claim.stored.marker, new_nonce(), at=now)) for each in ending
     ]
     for each, failure in zip(ending, settle_all(context, settled), strict=True):
-        if failure is not None:
-            each.fail(failure)
+        each.result = each.done.result(error=failure)
 
 
 def _delete_listed(storage: ObjectStorage, tables: Sequence[_Held]) -> None:
@@ -184,7 +214,3 @@ def _delete_rest(storage: ObjectStorage, table: _Held) -> None:
 
 def _going_on(tables: Sequence[_Held]) -> list[_Held]:
     return [each for each in tables if each.result is None]
-
-
-def _result(table: _Held) -> PurgeResult:
-    return table.result or table.done.result()

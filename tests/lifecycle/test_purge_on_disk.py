@@ -1,0 +1,132 @@
+"""A purge on a disk takes the directory of a table away first: what if it stalls, dies or is refused then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from tests.lifecycle.helpers import drop, make, rows
+
+import relance
+from relance.errors import ConcurrentModificationError
+from relance.lifecycle.status import NotFound
+from relance.operations.directory import purge_group
+from relance.storage import set_aside
+from relance.storage.set_aside import SetAside
+from relance.testing.clock import ManualClock
+
+Catalog = relance.DirectoryNamespace
+LEASE_IS_OVER = timedelta(minutes=10 + 5 + 15, seconds=1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+def _open(root: Path, clock: ManualClock) -> Catalog:
+    return Catalog(clock=clock, root=str(root), manifest_enabled="false")
+
+
+def _taken_away(root: Path) -> list[str]:
+    return [str(path) for path in (root / ".relance-local/aside").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_purge_that_stalls_before_it_takes_the_directory_away_gives_a_later_table_back(
+    root: Path, clock: ManualClock, guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = _open(root, clock)
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    rename, stalled = os.rename, [False]
+
+    def stall(source: str, target: str) -> None:
+        if source.endswith("t.lance") and not stalled[0]:
+            stalled[0] = True
+            clock.advance(LEASE_IS_OVER)
+            other = _open(root, clock)
+            assert other.purge_table(["t"]).purged
+            make(other, "t", 2)
+        rename(source, target)
+
+    monkeypatch.setattr("relance.storage.set_aside.os.rename", stall)
+    if not guarded:
+        discard = SetAside.discard
+
+        def careless(self: SetAside, paths: list[str], sure: Callable[[str], bool]) -> Any:
+            return discard(self, paths, lambda path: True)
+
+        monkeypatch.setattr(SetAside, "discard", careless)
+    with pytest.raises(ConcurrentModificationError):
+        catalog.purge_table(["t"], force=True)
+    assert stalled[0]
+    assert (root / "t.lance").exists() is guarded
+    if guarded:
+        assert rows(catalog, "t") == [2]
+
+
+def test_a_purge_that_died_while_it_removed_is_finished_by_a_later_one(
+    root: Path, clock: ManualClock
+) -> None:
+    class Death(BaseException):
+        pass
+
+    catalog = _open(root, clock)
+    for name in ("t", "u", "live"):
+        make(catalog, name, 1)
+    for name in ("t", "u"):
+        drop(catalog, name)
+    with (
+        mock.patch.object(SetAside, "_remove"),
+        mock.patch.object(set_aside._Part, "end", side_effect=Death),
+        pytest.raises(Death),
+    ):
+        catalog.purge_tables([["t"], ["u"]], force=True)
+    assert len(_taken_away(root)) > 6
+    clock.advance(LEASE_IS_OVER)
+    assert {each.id for each in catalog.purge_tables() if each.purged} == {("t",), ("u",)}
+    assert _taken_away(root) == []
+    assert [catalog.table_status([name]) for name in ("t", "u")] == [NotFound(("t",)), NotFound(("u",))]
+    assert rows(catalog, "live") == [1]
+
+
+def test_a_directory_that_cannot_be_removed_whole_is_put_back_and_deleted_file_by_file(
+    root: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = _open(root, clock)
+    make(catalog, "t", 1)
+    make(catalog, "live", 1)
+    drop(catalog, "t")
+    files = len([path for path in (root / "t.lance").rglob("*") if path.is_file()])
+    refuse = mock.Mock(side_effect=PermissionError(1, "not at once"))
+    monkeypatch.setattr(SetAside, "_remove", lambda self, path: refuse(path))
+    one_by_one = mock.Mock(wraps=purge_group._delete_listed)
+    monkeypatch.setattr(purge_group, "_delete_listed", one_by_one)
+    result = catalog.purge_table(["t"], force=True)
+    assert (result.purged, result.files) == (True, files)
+    assert refuse.called
+    assert len(one_by_one.call_args.args[1]) == 1
+    assert not (root / "t.lance").exists()
+    assert rows(catalog, "live") == [1]
+
+
+def test_what_came_late_to_a_directory_that_was_taken_away_goes_too(root: Path, clock: ManualClock) -> None:
+    catalog = _open(root, clock)
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    remove = SetAside._remove
+
+    def while_a_writer_is_late(self: SetAside, path: str) -> None:
+        (root / "t.lance/data").mkdir(parents=True)
+        (root / "t.lance/data/late.lance").write_bytes(b"late")
+        remove(self, path)
+
+    with mock.patch.object(SetAside, "_remove", while_a_writer_is_late):
+        assert catalog.purge_table(["t"], force=True).purged
+    assert not (root / "t.lance").exists()
