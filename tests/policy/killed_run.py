@@ -74,7 +74,8 @@ def with_points(points: Points, patch: Callable[[Any, str, Any], None]) -> None:
     patch(History, "add_run", points.around("run in history", History.add_run))
     patch(runs, "begin", points.around("plan kept", plan_file.begin))
     patch(execution, "end", points.around("plan forgotten", plan_file.end))
-    for module, name in ((purge_by_marker, "_delete_listed"), (purge_by_row, "delete_directory")):
+    patch(purge_by_marker, "_end", points.around("tombstone", purge_by_marker._end))
+    for module, name in ((purge_by_marker, "_purge_held"), (purge_by_row, "delete_directory")):
         patch(module, name, points.around("files deleted", getattr(module, name)))
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from relance.maintenance.work import Effect, Estimate, TablePlan
+from relance.maintenance.work import Effect, Estimate, TablePlan, Task
 from relance.operations.context import Context
+from relance.operations.in_step import follow_marker
+from relance.operations.places import table_id_of
 from relance.policy.actions import Action, Kind
 from relance.policy.pipeline.jobs import Around, job_of
 from relance.policy.pipeline.moved import Seen, check_unmoved, is_gone
@@ -80,10 +83,26 @@ class StepsJob:
         action = step.action
         if self.check:
             check_unmoved(context, action, step.seen)
-            if self.look_only or (action.kind is Kind.PURGE and is_gone(context, action)):
+            if self.look_only:
                 return None
+            if action.kind is Kind.PURGE and is_gone(context, action):
+                return _AlreadyPurged(action.table)
         around = Around(self.run, context.clock.now(), step.seen.version)
         return job_of(action, around).plan(context, action.table)
+
+
+@dataclass(frozen=True, slots=True)
+class _AlreadyPurged:
+    """A purge that was done; its process may have died before the manifest said so."""
+
+    table: tuple[str, ...]
+    estimate: Estimate = field(default_factory=Estimate)
+    tasks: Sequence[Task] = ()
+
+    def finish(self, context: Context, values: Sequence[Any]) -> Effect:
+        if len(self.table) == 1:  # only the root has markers, which rows follow
+            follow_marker(context, table_id_of(context, self.table))
+        return Effect()
 
 
 def in_order(actions: Sequence[tuple[Action, Seen]]) -> list[Step]:
