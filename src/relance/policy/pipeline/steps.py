@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from relance.maintenance.work import Effect, Estimate, TablePlan, Task
+from relance.maintenance.work import Effect, Estimate, TablePlan
 from relance.operations.context import Context
 from relance.operations.in_step import follow_marker
 from relance.operations.places import table_id_of
@@ -86,23 +85,13 @@ class StepsJob:
             if self.look_only:
                 return None
             if action.kind is Kind.PURGE and is_gone(context, action):
-                return _AlreadyPurged(action.table)
+                # It was purged, maybe by a process that died before the manifest said so. Only the root has
+                # markers, which rows follow.
+                if len(action.table) == 1:
+                    follow_marker(context, table_id_of(context, action.table))
+                return None
         around = Around(self.run, context.clock.now(), step.seen.version)
         return job_of(action, around).plan(context, action.table)
-
-
-@dataclass(frozen=True, slots=True)
-class _AlreadyPurged:
-    """A purge that was done; its process may have died before the manifest said so."""
-
-    table: tuple[str, ...]
-    estimate: Estimate = field(default_factory=Estimate)
-    tasks: Sequence[Task] = ()
-
-    def finish(self, context: Context, values: Sequence[Any]) -> Effect:
-        if len(self.table) == 1:  # only the root has markers, which rows follow
-            follow_marker(context, table_id_of(context, self.table))
-        return Effect()
 
 
 def in_order(actions: Sequence[tuple[Action, Seen]]) -> list[Step]:
