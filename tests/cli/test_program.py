@@ -318,12 +318,13 @@ def test_ctrl_c_is_quiet(lake: Lake) -> None:
 
 
 _ON_ITS_TERMINAL = """
-import fcntl, runpy, sys, termios
+import fcntl, runpy, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.argv[0] = "relance"
 runpy.run_module("relance", run_name="__main__")
 """
-"""Has the terminal send its signals here. A fork of the tests themselves, which have threads, could hang."""
+"""Has the terminal send its signals here, also if the tests were started in the background, without them."""
 
 
 def _on_terminal(args: list[str], lake: Lake, answer: str = "", **variables: str) -> tuple[int, str]:
