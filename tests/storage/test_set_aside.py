@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_directories_go_whole_and_nothing_stays_behind(tmp_path: Path, count: in
     assert _aside(tmp_path) == []
 
 
-def test_those_that_are_gone_are_told_while_others_are_still_there(tmp_path: Path) -> None:
+def test_those_that_are_gone_are_told_some_at_a_time(tmp_path: Path) -> None:
     names = [f"t{number}" for number in range(MANY)]
     _fill(tmp_path, names)
     told = LocalDiskStorage(str(tmp_path)).discard(names, sure=lambda name: True)
@@ -108,6 +109,25 @@ def test_what_cannot_be_removed_is_put_back_and_not_told(
     assert {f"{name}/{file}" for name in left for file in ("data/f", "g")} == _keys(tmp_path)
     monkeypatch.undo()
     assert sorted(_discard(tmp_path, left)) == sorted(left)
+    assert _aside(tmp_path) == []
+
+
+def test_what_could_not_be_removed_is_not_put_back_by_who_lost_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fill(tmp_path, ["t", "u"])
+    looks: list[str] = []
+
+    def once(name: str) -> bool:
+        looks.append(name)
+        return len(looks) == 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SetAside, "_remove", mock.Mock(side_effect=PermissionError(errno.EACCES, "no")))
+        assert list(LocalDiskStorage(str(tmp_path)).discard(["t"], sure=once)) == [[]]
+    assert looks == ["t", "t"]
+    assert not (tmp_path / "t").exists()
+    assert _discard(tmp_path, ["u"]) == ["u"]
     assert _aside(tmp_path) == []
 
 

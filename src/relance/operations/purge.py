@@ -122,7 +122,7 @@ def purge_tables(
     dry_run: bool,
     options: PurgeOptions,
 ) -> list[PurgeResult]:
-    """Purge the named tables, or all whose time has passed; one failure does not stop the rest."""
+    """Purge the named tables, or all that are due; one failure does not stop the rest."""
     results: list[PurgeResult] = []
     chosen: list[Generation] = []
     if table_ids is None:

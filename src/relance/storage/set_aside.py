@@ -43,11 +43,11 @@ class SetAside:
         self._remove_abandoned()
         with self._own_folder() as own, ThreadPoolExecutor(_REMOVING, "relance removing") as pool:
             parts = [
-                _Part(f"{own}/{start}", paths[start : start + _TOGETHER])
+                _Part(own, start, paths[start : start + _TOGETHER], sure)
                 for start in range(0, len(paths), _TOGETHER)
             ]
             for part in parts:
-                part.take_away(sure)
+                part.take_away()
             removals = [[pool.submit(self._remove, each) for each in part.shelves] for part in parts]
             for part, removing in zip(parts, removals, strict=True):
                 yield part.end(removing)
@@ -92,14 +92,17 @@ class SetAside:
 class _Part:
     """Directories that are taken away and removed together."""
 
-    def __init__(self, folder: str, paths: Sequence[str]) -> None:
+    def __init__(self, own: str, start: int, paths: Sequence[str], sure: Callable[[str], bool]) -> None:
         count = _REMOVING if len(paths) >= WORTH_THREADS else 1
-        self.shelves = [f"{folder}-{number}" for number in range(count)]
+        self.shelves = [f"{own}/{start}-{number}" for number in range(count)]
         """Folders for them, each removed by a thread."""
+        self._kept = f"{own}.kept-{start}"
+        """Nobody removes what begins like this."""
         self._paths = paths
+        self._sure = sure
         self._places: dict[str, str] = {}
 
-    def take_away(self, sure: Callable[[str], bool]) -> None:
+    def take_away(self) -> None:
         for shelf in self.shelves:
             os.mkdir(shelf)
         for number, path in enumerate(self._paths):
@@ -110,29 +113,31 @@ class _Part:
                 os.rename(path, place)
             except OSError:
                 continue  # it is not there, or whoever removes its files is told why that cannot be done
-            if sure(path):
+            if self._sure(path):
                 self._places[path] = place
             else:
-                _put_back(place, path)
+                self._put_back(place, path)
 
     def end(self, removing: Sequence[Future[None]]) -> list[str]:
-        """Wait for the removals, put back what could not be removed and return what is gone."""
+        """Wait for the removals, put back what could not be removed and return what is gone.
+
+        What is no longer ours to put back is left to the next one who removes what was abandoned.
+        """
         failures = [each.exception() for each in removing]  # of all: none is put back while it is removed
         if not any(failures):
             return list(self._places)
         gone = []
         for path, place in self._places.items():
-            if os.path.lexists(place):
-                _put_back(place, path)
-            else:
+            if not os.path.lexists(place):
                 gone.append(path)
+            elif self._sure(path):
+                self._put_back(place, path)
         return gone
 
-
-def _put_back(place: str, path: str) -> None:
-    try:
-        os.rename(place, path)
-    except OSError as cause:
-        kept = f"{os.path.dirname(os.path.dirname(os.path.dirname(place)))}/kept-{uuid.uuid4().hex}"
-        os.rename(place, kept)
-        raise InternalError(f"{path} was taken away, cannot be put back, and is in {kept}") from cause
+    def _put_back(self, place: str, path: str) -> None:
+        try:
+            os.rename(place, path)
+        except OSError as cause:
+            kept = f"{self._kept}-{os.path.basename(place)}"
+            os.rename(place, kept)
+            raise InternalError(f"{path} was taken away, cannot be put back, and is in {kept}") from cause

@@ -139,15 +139,20 @@ def _purge_held(context: Context, tables: Sequence[_Held]) -> None:
 def _discard(context: Context, tables: Sequence[_Held]) -> None:
     """Take tables to their end whose directories the store can take away; others are left as they are."""
     left = {each.directory: each for each in tables if each.still_ours()}
-    try:
-        for gone in context.storage.discard(list(left), sure=lambda directory: left[directory].still_ours()):
-            emptied = [left.pop(directory) for directory in gone]
-            for each in emptied:
-                each.done.add(Deleted(each.inside.count, each.inside.bytes))
-            _end(context, emptied)
-    except RelanceError as error:
-        for each in left.values():
-            each.fail(error)
+    told = context.storage.discard(list(left), sure=lambda directory: left[directory].still_ours())
+    while True:
+        try:
+            gone = next(told, None)
+        except RelanceError as error:
+            for each in _going_on(list(left.values())):
+                each.fail(error)
+            return
+        if gone is None:
+            return
+        emptied = [left.pop(directory) for directory in gone]
+        for each in emptied:
+            each.done.add(Deleted(each.inside.count, each.inside.bytes))
+        _end(context, emptied)
 
 
 def _end(context: Context, tables: Sequence[_Held]) -> None:
