@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import relance
@@ -24,6 +28,7 @@ from relance.errors import (
 from relance.spark.errors import typed_errors
 
 ID = ["prod", "events"]
+PATIENCE = 60  # seconds until a row breaks even though other tasks have not ended
 
 
 @pytest.fixture
@@ -46,6 +51,43 @@ def counted(catalog: relance.DirectoryNamespace, table: list[str]) -> int:
 
 def data_files(root: str) -> set[Path]:
     return {each for each in Path(root).rglob("data/*.lance") if "__manifest" not in each.parts}
+
+
+def broken(row: int, gate: Path) -> Callable[[str], Column]:
+    """Return a function of a column that fails at one row, as soon as a file is there."""
+
+    def check(value: int) -> int:
+        if value != row:
+            return value
+        end = time.monotonic() + PATIENCE
+        while not gate.exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        raise ValueError("broken row")
+
+    return f.udf(check, "long")
+
+
+@contextmanager
+def opened_after(spark: SparkSession, tasks: int, gate: Path) -> Iterator[None]:
+    """Make a file once so many tasks of a stage have ended: Spark kills those that run when one fails."""
+    tracker = spark.sparkContext.statusTracker()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.01):
+            for stage in tracker.getActiveStageIds():
+                found = tracker.getStageInfo(stage)
+                if found is not None and found.numCompletedTasks == tasks:
+                    gate.touch()
+                    return
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
 
 
 class TestModes:
@@ -213,16 +255,15 @@ class TestOptions:
 
 class TestFailures:
     def test_a_failed_job_leaves_no_row_and_none_of_the_files_of_its_good_tasks(
-        self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
+        self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace, tmp_path: Path
     ) -> None:
         relance.spark.save(rows(spark, 4), "t", root=root)
         before = data_files(root)
-        bad = rows(spark, 4, tasks=4).select(
-            f.when(f.col("id") == 3, f.raise_error(f.lit("broken row"))).otherwise(f.col("id")).alias("id"),
-            "half",
-        )
-        with pytest.raises(PySparkException, match="broken row"):
+        gate = tmp_path / "the other tasks ended"
+        bad = rows(spark, 4, tasks=4).select(broken(3, gate)("id").alias("id"), "half")
+        with opened_after(spark, 3, gate), pytest.raises(PySparkException, match="broken row"):
             relance.spark.save(bad, "t", root=root, mode="append")
+        assert gate.exists(), "the row broke before the other tasks ended"
         assert (counted(catalog, ["t"]), data_files(root)) == (4, before)
         with pytest.raises(PySparkException, match="broken row"):
             relance.spark.save(bad, "fresh", root=root)
