@@ -6,8 +6,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.policy.lakes import Lake, the_policy
@@ -20,16 +23,16 @@ from relance.policy.pipeline.lease import LEASE_KEY, held
 from relance.policy.records import RunState
 
 REPOSITORY = Path(__file__).parent.parent.parent
-SHORT = timedelta(seconds=0.4)
+SHORT = timedelta(seconds=1.5)
 
 _HOLD = """
-import sys, time
+import sys
 from tests.policy.lakes import Lake
 from relance.policy.pipeline.lease import held
 with held(Lake(sys.argv[1]).context, "the-other-run", "somebody@elsewhere"):
     sys.stdout.write("held\\n")
     sys.stdout.flush()
-    time.sleep(float(sys.argv[2]))
+    sys.stdin.read()
 """
 
 
@@ -38,41 +41,51 @@ def empty(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "lake"))
 
 
-def _holder(lake: Lake, seconds: float) -> subprocess.Popen[str]:
-    """Return a process that holds the lake by now."""
+@contextmanager
+def _holder(lake: Lake) -> Iterator[Holding]:
+    """Run a process that holds the lake by now."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, lake.uri, str(seconds)],
+        [sys.executable, "-c", _HOLD, lake.uri],
         cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    return process
+    with process:  # closes what it reads, and waits for it
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield Holding(process.stdin.close, process.kill)
+
+
+class Holding(NamedTuple):
+    """A process that holds a lake."""
+
+    end: Callable[[], None]
+    kill: Callable[[], None]
 
 
 def test_a_second_process_refuses_with_who_holds_the_lake_and_a_third_waits(lake: Lake) -> None:
     before = lake.state()
-    process = _holder(lake, 1.5)
-    try:
+    with _holder(lake) as other:
         with pytest.raises(LeaseHeldError, match=r"somebody@elsewhere .*the-other-run"):
             run_policy(lake.catalog, the_policy())
         assert lake.state() == before
         found = who_runs(lake.catalog)
         assert found is not None
         assert found.run == "the-other-run"
+        ends = threading.Timer(0.5, other.end)
+        ends.start()
         record = run_policy(lake.catalog, the_policy(), wait=timedelta(seconds=30))
+        assert not ends.is_alive(), "it did not wait"
         assert record.state is RunState.DONE
-    finally:
-        process.wait(30)
     assert who_runs(lake.catalog) is None
     assert len(runs(lake.catalog)) == 1
 
 
 def test_the_lease_of_a_process_that_was_killed_is_taken_over_at_once(empty: Lake) -> None:
-    process = _holder(empty, 60)
-    process.kill()
-    process.wait(30)
+    with _holder(empty) as other:
+        other.kill()
     assert b"somebody@elsewhere" in empty.context.storage.read(LEASE_KEY).body
     with held(empty.context, "mine", "me"):
         found = who_runs(empty.catalog)
@@ -92,7 +105,7 @@ def test_the_lease_of_a_holder_elsewhere_is_taken_over_when_it_is_over(
             pass
     with pytest.raises(LeaseHeldError), held(empty.context, "mine", "me"):
         lost.set()
-    with held(empty.context, "mine", "me", wait=timedelta(seconds=5)) as mine:
+    with held(empty.context, "mine", "me", wait=timedelta(seconds=30)) as mine:
         mine.check()
         with pytest.raises(LeaseLostError, match="theirs"):
             theirs.check()
@@ -102,7 +115,7 @@ def test_the_lease_of_a_holder_elsewhere_is_taken_over_when_it_is_over(
 def test_a_lease_is_renewed_while_its_holder_lives(empty: Lake) -> None:
     with held(empty.context, "mine", "me", length=SHORT) as lease:
         first = empty.context.storage.read(LEASE_KEY)
-        time.sleep(3 * SHORT.total_seconds())
+        time.sleep(1.5 * SHORT.total_seconds())
         assert empty.context.storage.read(LEASE_KEY).version != first.version
         lease.check()
         found = who_runs(empty.catalog)
@@ -120,7 +133,7 @@ def test_a_holder_whose_lease_was_taken_notices(empty: Lake) -> None:
                 break
             except KeyChangedError:
                 stored = empty.context.storage.read(LEASE_KEY)
-        time.sleep(2 * SHORT.total_seconds())
+        time.sleep(SHORT.total_seconds())
         with pytest.raises(LeaseLostError, match=r"thief \(run stolen\)"):
             lease.check()
     assert b"thief" in empty.context.storage.read(LEASE_KEY).body, "it is not given free by another"
