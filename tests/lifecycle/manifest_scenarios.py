@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from lance_namespace import DeclareTableRequest
-from tests.lifecycle.scenarios import TICK, TIMING, Step, bind_nonces, history
+from tests.lifecycle.scenarios import TICK, TIMING, Step, history
 
 from relance.config import StorageOptions, parse_properties
 from relance.errors import ConcurrentModificationError, RelanceError, TableAlreadyExistsError
@@ -26,12 +26,11 @@ from relance.operations.drop import drop, undrop_table
 from relance.operations.new_table import CreateMode, NewTable
 from relance.operations.purge import purge_table
 from relance.storage.connect import Connection
-from relance.storage.memory import MemoryStorage
 from relance.storage.probe import capabilities
 from relance.storage.protocol import ObjectStorage
 from relance.testing.catalog_model import Versions, is_explained, observe
 from relance.testing.clock import ManualClock
-from relance.testing.explorer import Run, Scenario
+from relance.testing.explorer import Run, Scenario, Start
 from relance.testing.lifecycle_model import Verb
 from relance.testing.model_manifest import ModelManifest
 from relance.testing.model_tables import ModelTables
@@ -114,18 +113,17 @@ def make_scenario(
     """Return a scenario that begins after the `start` steps, done one after another and `age` ago."""
     parts = tuple(TABLES[mode].parts)
 
-    def prepare(run: Run) -> None:
-        bind_nonces(run)
-        context = context_on(run.store, run.clock, mode)
-        capabilities(run.store)
-        flag_new_root(run.store)
+    def prepare(beginning: Start) -> None:
+        context = context_on(beginning.store, beginning.clock, mode)
+        capabilities(beginning.store)
+        flag_new_root(beginning.store)
         assert context.manifest is not None
         transact(context.manifest, lambda _: (Change(added=(Entry("n", ObjectType.NAMESPACE),)), None))
         for _, step in start:
             step(context)
         if age is not None:
-            run.clock.advance(age)
-        seen, _ = observe(run.store.snapshot(), parts)
+            beginning.clock.advance(age)
+        seen, _ = observe(beginning.store.snapshot(), parts)
         begun[:] = [Versions(seen.live, seen.dropped)]
 
     begun: list[Versions] = []
@@ -159,7 +157,7 @@ def _check_not_wedged(run: Run, mode: Mode) -> str | None:
     """At rest, after a while, the name can be created again and reads as it was written."""
     clock = replace(run.clock)
     clock.advance(TICK)
-    store: MemoryStorage = run.store.copy()
+    store = run.store.copy(clock)
     context = context_on(store, clock, mode)
     try:
         _create_at_last(context)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lance_namespace import RenameTableRequest
 from tests.lifecycle.manifest_scenarios import Mode, context_on
-from tests.lifecycle.scenarios import TICK, Step, bind_nonces
+from tests.lifecycle.scenarios import TICK, Step
 
 from relance.config import StorageOptions
 from relance.errors import RelanceError, TableNotFoundError
@@ -27,7 +27,7 @@ from relance.operations.rename import rename_table
 from relance.storage.memory import MemoryStorage
 from relance.storage.probe import capabilities
 from relance.testing.catalog_model import content_of
-from relance.testing.explorer import Run, Scenario
+from relance.testing.explorer import Run, Scenario, Start
 from relance.testing.model_manifest import ModelManifest
 
 NAMES = ("t", "u")
@@ -180,11 +180,10 @@ def make_scenario(actors: Sequence[Sequence[Step]], *, start: Sequence[Step]) ->
     looks: dict[frozenset[tuple[str, bytes]], tuple[Catalog | None, list[str]]] = {}
     rested: set[frozenset[tuple[str, bytes]]] = set()
 
-    def prepare(run: Run) -> None:
-        bind_nonces(run)
-        context = context_on(run.store, run.clock, Mode.BOTH)
-        capabilities(run.store)
-        flag_new_root(run.store)
+    def prepare(beginning: Start) -> None:
+        context = context_on(beginning.store, beginning.clock, Mode.BOTH)
+        capabilities(beginning.store)
+        flag_new_root(beginning.store)
         for _, step in start:
             step(context)
         begun[:] = [_look_again(context)]
@@ -193,7 +192,7 @@ def make_scenario(actors: Sequence[Sequence[Step]], *, start: Sequence[Step]) ->
         # Most steps only read: what was seen of the same objects holds.
         content = frozenset(run.store.snapshot().items())
         if content not in looks:
-            context = context_on(run.store.copy(), replace(run.clock), Mode.BOTH)
+            context = _on_a_copy(run)
             looks[content] = _look(context), _shared(context)
         seen, shared = looks[content]
         if seen is not None and not _is_explained(frozenset(_history(run)), begun[0], seen):
@@ -215,9 +214,14 @@ def make_scenario(actors: Sequence[Sequence[Step]], *, start: Sequence[Step]) ->
     )
 
 
+def _on_a_copy(run: Run) -> Context:
+    clock = replace(run.clock)
+    return context_on(run.store.copy(clock), clock, Mode.BOTH)
+
+
 def _check_not_wedged(run: Run, seen: Catalog) -> str | None:
     """At rest, each visible table can be dropped and undropped, at once: nobody waits for the dead."""
-    context = context_on(run.store.copy(), replace(run.clock), Mode.BOTH)
+    context = _on_a_copy(run)
     for name, data in seen.live:
         try:
             drop(context, _id(name), timedelta(days=1))

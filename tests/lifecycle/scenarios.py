@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from unittest import mock
 
 from lance_namespace import DeclareTableRequest
 
@@ -29,11 +28,10 @@ from relance.operations.new_table import CreateMode, NewTable, WrittenData
 from relance.operations.purge import purge_table
 from relance.operations.scrub import scrub as run_scrub
 from relance.storage.connect import Connection
-from relance.storage.memory import MemoryStorage
 from relance.storage.probe import capabilities
 from relance.storage.protocol import ObjectStorage
 from relance.testing.clock import ManualClock
-from relance.testing.explorer import Actor, Budget, Exploration, Run, Scenario, explore
+from relance.testing.explorer import Actor, Run, Scenario, Start
 from relance.testing.lifecycle_model import Call, Kind, Name, Verb, is_explained, observe
 from relance.testing.model_tables import ModelTables
 
@@ -123,24 +121,6 @@ def scrubs() -> Step:
     return Verb.OTHER.value, lambda context: len(run_scrub(context, repair=True))
 
 
-class _Nonces:
-    """Hands out nonces of the run that is going on."""
-
-    run: Run | None = None
-
-    def __call__(self) -> str:
-        assert self.run is not None
-        return self.run.nonce()
-
-
-_nonces = _Nonces()
-
-
-def bind_nonces(run: Run) -> None:
-    """Let nonces come from this run from now on."""
-    _nonces.run = run
-
-
 def history(run: Run) -> list[Call]:
     """Return the calls of all actors, as far as they came."""
     return [call for actor in run.actors for call in _calls(actor)]
@@ -163,16 +143,15 @@ def make_scenario(
 ) -> Scenario:
     """Return a scenario that begins after the `start` steps, done one after another and `age` ago."""
 
-    def prepare(run: Run) -> None:
-        bind_nonces(run)
-        context = context_on(run.store, run.clock)
-        capabilities(run.store)
-        flag_new_root(run.store)
+    def prepare(beginning: Start) -> None:
+        context = context_on(beginning.store, beginning.clock)
+        capabilities(beginning.store)
+        flag_new_root(beginning.store)
         for _, step in start:
             step(context)
         if age is not None:
-            run.clock.advance(age)
-        begun[:] = [observe(run.store.snapshot(), TABLE)[0]]
+            beginning.clock.advance(age)
+        begun[:] = [observe(beginning.store.snapshot(), TABLE)[0]]
 
     begun: list[Name] = []
     rested: set[frozenset[tuple[str, bytes]]] = set()
@@ -205,7 +184,7 @@ def _check_not_wedged(run: Run) -> str | None:
     """At rest, after a while, the name can be created again, or it is live and can be dropped."""
     clock = replace(run.clock)
     clock.advance(TICK)
-    store: MemoryStorage = run.store.copy()
+    store = run.store.copy(clock)
     context = context_on(store, clock)
     shown, _ = observe(store.snapshot(), TABLE)
     try:
@@ -231,10 +210,3 @@ def _create_at_last(context: Context) -> None:
     except ConcurrentModificationError:
         _purge(context)
     create(context, _new("last"), CreateMode.CREATE)
-
-
-def run_all(scenario: Scenario, budget: Budget) -> Exploration:
-    """Explore with the run's own nonces."""
-    # Every nonce comes from here; a replay must see the same ones.
-    with mock.patch("secrets.token_hex", lambda _: _nonces()):  # noqa: PT008  # a mock object is slow
-        return explore(scenario, budget)

@@ -23,13 +23,12 @@ from tests.lifecycle.scenarios import (
     overwrites,
     overwrites_of_files,
     purges,
-    run_all,
     scrubs,
     sweeps,
     undrops,
 )
 
-from relance.testing.explorer import Budget
+from relance.testing.explorer import Budget, explore
 
 LIVE: Sequence[Step] = (creates("a"),)
 DROPPED: Sequence[Step] = (*LIVE, drops())
@@ -171,6 +170,6 @@ if os.environ.get("RELANCE_PROFILE") == "long":
 )
 def test_no_interleaving_breaks_a_promise(case: Case, budget: Budget) -> None:
     scenario = make_scenario(case.actors, start=case.start, age=case.age, signs_matter=case.signs_matter)
-    result = run_all(scenario, budget)
+    result = explore(scenario, budget)
     assert result.violation is None, str(result.violation)
     assert result.states > 10

@@ -21,9 +21,9 @@ from tests.lifecycle.manifest_scenarios import (
     purges,
     undrops,
 )
-from tests.lifecycle.scenarios import Step, run_all
+from tests.lifecycle.scenarios import Step
 
-from relance.testing.explorer import Budget
+from relance.testing.explorer import Budget, explore
 
 LIVE: Sequence[Step] = (creates("a"),)
 DROPPED: Sequence[Step] = (*LIVE, drops())
@@ -100,6 +100,6 @@ if os.environ.get("RELANCE_PROFILE") == "long":
 )
 def test_no_interleaving_breaks_a_promise(case: Case, mode: Mode, budget: Budget) -> None:
     scenario = make_scenario(case.actors, mode=mode, start=case.start)
-    result = run_all(scenario, budget)
+    result = explore(scenario, budget)
     assert result.violation is None, str(result.violation)
     assert result.states > 20

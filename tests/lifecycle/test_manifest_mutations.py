@@ -16,7 +16,7 @@ from tests.lifecycle.manifest_scenarios import (
     purges,
     undrops,
 )
-from tests.lifecycle.scenarios import Step, run_all
+from tests.lifecycle.scenarios import Step
 
 import relance.operations.announcing
 import relance.operations.create
@@ -31,7 +31,7 @@ from relance.manifest.entry import Entry
 from relance.manifest.store import ManifestConflictError, Snapshot
 from relance.operations.directory.claims import swap
 from relance.operations.rows.claims import RowClaim
-from relance.testing.explorer import Budget, Exploration
+from relance.testing.explorer import Budget, Exploration, explore
 from relance.testing.model_manifest import ModelManifest, ModelSnapshot
 
 LIVE: Sequence[Step] = (creates("a"),)
@@ -41,7 +41,7 @@ DROPPED: Sequence[Step] = (*LIVE, drops())
 def _explore(
     actors: Sequence[Sequence[Step]], budget: Budget, start: Sequence[Step], mode: Mode = Mode.ROWS
 ) -> Exploration:
-    return run_all(make_scenario(actors, mode=mode, start=start), budget)
+    return explore(make_scenario(actors, mode=mode, start=start), budget)
 
 
 def test_without_the_compare_and_swap_two_changes_overwrite_each_other() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.lifecycle import scenarios
 from tests.lifecycle.scenarios import (
     LONG,
     Step,
@@ -22,7 +21,6 @@ from tests.lifecycle.scenarios import (
     overwrites,
     overwrites_of_files,
     purges,
-    run_all,
     sweeps,
     undrops,
 )
@@ -35,7 +33,7 @@ from relance.operations.directory import claims, create, declare, drop, overwrit
 from relance.storage.probe import Capabilities
 from relance.storage.protocol import ObjectStorage
 from relance.testing import model_tables
-from relance.testing.explorer import Budget, Exploration
+from relance.testing.explorer import Budget, Exploration, Run, Start, explore
 
 LIVE: Sequence[Step] = (creates("a"),)
 DROPPED: Sequence[Step] = (*LIVE, drops())
@@ -45,7 +43,7 @@ STALE_CREATE_THEN_DECLARE = ([creates("b")], [creates("c"), drops(), purges(), d
 
 
 def _explore(actors: Sequence[Sequence[Step]], budget: Budget, **options: Any) -> Exploration:
-    return run_all(make_scenario(actors, **options), budget)
+    return explore(make_scenario(actors, **options), budget)
 
 
 def _settle_by_deleting(context: Context, settled: Sequence[tuple[claims.Claim, object]]) -> list[None]:
@@ -92,7 +90,10 @@ def test_without_the_wait_a_declare_after_a_purge_meets_creates_from_before_the_
 
 
 def test_without_nonces_a_swap_takes_a_newer_drop_for_the_one_it_read() -> None:
-    with mock.patch.object(scenarios._Nonces, "__call__", return_value="same"):
+    with (
+        mock.patch.object(Start, "nonce", return_value="same"),
+        mock.patch.object(Run, "nonce", return_value="same"),
+    ):
         result = _explore([[purges()], [undrops(), drops()]], Budget(), start=DROPPED)
     assert result.violation is not None
 

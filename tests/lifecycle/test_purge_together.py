@@ -23,7 +23,6 @@ from tests.lifecycle.scenarios import (
     drops,
     make_scenario,
     purges,
-    run_all,
     undrops,
 )
 
@@ -50,7 +49,7 @@ from relance.storage.memory import MemoryStorage
 from relance.storage.probe import capabilities
 from relance.storage.protocol import ObjectStorage
 from relance.testing.clock import ManualClock
-from relance.testing.explorer import Budget, Exploration, Run
+from relance.testing.explorer import Budget, Exploration, Run, explore
 from relance.testing.faults import Fault, FaultyStorage, Request
 from relance.testing.lifecycle_model import Verb, observe
 from relance.testing.stepped_storage import SteppedStorage
@@ -99,7 +98,7 @@ def _explore(actors: Sequence[Sequence[Step]], budget: Budget, *, takes_away: bo
         _, broken = observe(run.store.snapshot(), OTHER)
         return f"the other table is broken: {broken}" if broken is not None else scenario.check(run)
 
-    return run_all(replace(scenario, check=check, takes_away=takes_away), budget)
+    return explore(replace(scenario, check=check, takes_away=takes_away), budget)
 
 
 QUICK = {

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 from tests.lifecycle.rename_scenarios import creates, drops, make_scenario, renames, undrops, undrops_as
-from tests.lifecycle.scenarios import Step, run_all
+from tests.lifecycle.scenarios import Step
 
 import relance.operations.create
 import relance.operations.drop
@@ -19,7 +19,7 @@ import relance.operations.rows.rename
 from relance.manifest.store import Snapshot
 from relance.operations.directory.claims import swap
 from relance.operations.in_step import NameHold
-from relance.testing.explorer import Budget
+from relance.testing.explorer import Budget, explore
 
 LIVE: Sequence[Step] = (creates("t", "a"),)
 DROPPED: Sequence[Step] = (*LIVE, drops("t"))
@@ -68,7 +68,7 @@ ALL = [
 def test_no_interleaving_loses_or_doubles_a_table(
     actors: Sequence[Sequence[Step]], start: Sequence[Step], budget: Budget
 ) -> None:
-    result = run_all(make_scenario(actors, start=start), budget)
+    result = explore(make_scenario(actors, start=start), budget)
     assert result.violation is None, result.violation
     assert result.states > 10
 
@@ -76,13 +76,13 @@ def test_no_interleaving_loses_or_doubles_a_table(
 def test_without_announcing_a_drop_a_rename_comes_in_between() -> None:
     with mock.patch.object(relance.operations.drop, "announced_swap", swap):
         scenario = make_scenario([[renames("t", "u")], [drops("t")]], start=LIVE)
-        assert run_all(scenario, Budget()).violation is not None
+        assert explore(scenario, Budget()).violation is not None
 
 
 def test_without_holding_the_name_a_create_finds_it_taken() -> None:
     with mock.patch.object(relance.operations.create, "NameHold", Unheld):
         scenario = make_scenario([[renames("t", "u")], [creates("u", "c")]], start=LIVE)
-        assert run_all(scenario, Budget()).violation is not None
+        assert explore(scenario, Budget()).violation is not None
 
 
 def test_without_waiting_for_what_is_announced_a_rename_comes_in_between() -> None:
@@ -90,4 +90,4 @@ def test_without_waiting_for_what_is_announced_a_rename_comes_in_between() -> No
 
     with mock.patch.object(relance.operations.rows.rename, "refuse_pending", nothing):
         scenario = make_scenario([[renames("t", "u")], [drops("t")]], start=LIVE)
-        assert run_all(scenario, Budget()).violation is not None
+        assert explore(scenario, Budget()).violation is not None

@@ -20,7 +20,6 @@ from tests.lifecycle.scenarios import (
     creates_of_files,
     history,
     make_scenario,
-    run_all,
 )
 from tests.maintenance.helpers import DAY, MODES, Root, age
 
@@ -32,7 +31,7 @@ from relance.maintenance.removal.leftovers import Kept, Kind, Orphan, measure
 from relance.maintenance.removal.orphans import OrphanPlan, Outcome, RemoveDirectory, RemoveOrphans
 from relance.operations.context import Context
 from relance.storage.protocol import ObjectInfo
-from relance.testing.explorer import Budget, Exploration, Run
+from relance.testing.explorer import Budget, Exploration, Run, explore
 from relance.testing.lifecycle_model import Kind as ShownKind
 from relance.testing.lifecycle_model import Name, Verb, observe
 
@@ -300,7 +299,7 @@ def _explore(create: Step, budget: Budget) -> Exploration:
             return f"the create was answered, and there is {seen}"
         return None
 
-    return run_all(replace(scenario, check=check), budget)
+    return explore(replace(scenario, check=check), budget)
 
 
 def _is_whole(run: Run) -> bool:

@@ -19,7 +19,6 @@ from tests.lifecycle.scenarios import (
     drops,
     make_scenario,
     purges,
-    run_all,
     undrops,
 )
 
@@ -29,7 +28,7 @@ from relance.maintenance.removal.expired_drops import PurgeDropped
 from relance.operations import shared_purge
 from relance.operations.context import Context
 from relance.operations.directory import claims
-from relance.testing.explorer import Budget, Exploration
+from relance.testing.explorer import Budget, Exploration, explore
 from relance.testing.lifecycle_model import Verb
 
 LIVE: Sequence[Step] = (creates("a"),)
@@ -60,7 +59,7 @@ def lost_tasks() -> Step:
 
 
 def _explore(actors: Sequence[Sequence[Step]], budget: Budget, **options: Any) -> Exploration:
-    return run_all(make_scenario(actors, **options), budget)
+    return explore(make_scenario(actors, **options), budget)
 
 
 UNDROP = ([purges_in_tasks()], [undrops(), drops()])

@@ -15,7 +15,7 @@ from lance_namespace import (
     RenameTableRequest,
 )
 from lance_namespace_urllib3_client.models.version_range import VersionRange
-from tests.lifecycle.scenarios import TIMING, bind_nonces
+from tests.lifecycle.scenarios import TIMING
 
 from relance.config import StorageOptions, parse_properties
 from relance.errors import RelanceError
@@ -35,7 +35,7 @@ from relance.storage.memory import MemoryStorage
 from relance.storage.probe import capabilities
 from relance.storage.protocol import ObjectStorage
 from relance.testing.clock import ManualClock
-from relance.testing.explorer import Run, Scenario
+from relance.testing.explorer import Run, Scenario, Start
 from relance.testing.model_manifest import ModelManifest
 from relance.testing.model_tables import ModelTables
 from relance.version_store.management import switch_on
@@ -169,18 +169,11 @@ class Rules:
 
 def make_scenario(actors: Sequence[Call], staged: dict[str, Batch], rules: Rules) -> Scenario:
     """Return a scenario over two tables of two versions each, with the manifests that writers have staged."""
-    begun: dict[str, bytes] = {}
     rested: dict[frozenset[tuple[str, bytes]], str | None] = {}
 
-    def prepare(run: Run) -> None:
-        bind_nonces(run)
-        capabilities(run.store)
-        if not begun:
-            _set_up(run.store, run.clock, staged)
-            begun.update(run.store.snapshot())
-            return
-        for key, body in begun.items():
-            run.store.create(key, body)
+    def prepare(beginning: Start) -> None:
+        capabilities(beginning.store)
+        _set_up(beginning.store, beginning.clock, staged)
 
     def check(run: Run) -> str | None:
         objects = run.store.snapshot()
@@ -242,7 +235,7 @@ def _told(kind: str, who: str, value: Any) -> dict[tuple[str, int], bytes]:
 
 def _check_at_rest(run: Run, rules: Rules) -> str | None:
     """Check that the next client finds everything in step, and can go on; works on a copy of the store."""
-    store = run.store.copy()
+    store = run.store.copy(run.clock)
     context = context_on(store, run.clock)
     assert context.manifest is not None
     is_renamed = rules.renamed in context.manifest.latest().get([rules.renamed])

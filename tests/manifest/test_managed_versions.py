@@ -17,7 +17,6 @@ from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace.errors import LanceNamespaceError
 from tests.catalog.helpers import ipc, refused
 from tests.catalog.racing import Outcome, team
-from tests.lifecycle.scenarios import run_all
 from tests.manifest.managed_helpers import (
     COMPATIBILITY,
     MODES,
@@ -44,7 +43,7 @@ from relance import DirectoryNamespace
 from relance.errors import PermissionDeniedError, TableNotFoundError, TableVersionAlreadyExistsError
 from relance.manifest.schema import MANAGED_VERSIONS_FLAG, MANAGED_VERSIONS_KEY, WRITER_FLAGS_KEY
 from relance.storage.protocol import ObjectStorage
-from relance.testing.explorer import Budget
+from relance.testing.explorer import Budget, explore
 
 UNSUPPORTED = 0
 NAMESPACE_NOT_FOUND = 1
@@ -801,7 +800,7 @@ class TestEveryOrder:
 
     @pytest.mark.parametrize(("name", "budget"), EXPLORED, ids=str)
     def test_no_order_of_requests_breaks_a_promise(self, name: str, budget: Budget) -> None:
-        found = run_all(make_scenario(*SCENARIOS[name]), budget)
+        found = explore(make_scenario(*SCENARIOS[name]), budget)
         assert found.violation is None, str(found.violation)
         assert found.states > 100
 
@@ -818,7 +817,7 @@ class TestEveryOrder:
         self, name: str, guard: str, without: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(f"relance.{guard}", without)
-        assert run_all(make_scenario(*SCENARIOS[name]), ONE_CRASH).violation is not None
+        assert explore(make_scenario(*SCENARIOS[name]), ONE_CRASH).violation is not None
 
 
 def test_on_an_object_store(moto_server: S3Server, moto_bucket: str) -> None:

@@ -64,7 +64,7 @@ def broken(row: int, gate: Path) -> Callable[[str], Column]:
             time.sleep(0.01)
         raise ValueError("broken row")
 
-    return f.udf(check, "long")
+    return f.udf(check, "long", useArrow=False)
 
 
 @contextmanager

@@ -138,9 +138,9 @@ class MemoryStorage:
         with self._lock:
             return {key: each.body for key, each in self._objects.items()}
 
-    def copy(self) -> MemoryStorage:
+    def copy(self, clock: Clock) -> MemoryStorage:
         """Return a store of its own with the same objects."""
-        twin = MemoryStorage(self._name, self._clock)
+        twin = MemoryStorage(self._name, clock)
         with self._lock:
             twin._objects = dict(self._objects)
         return twin

@@ -9,10 +9,11 @@ actor has seen so far, which determines all that can follow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
+from unittest import mock
 
 from greenlet import getcurrent, greenlet
 
@@ -23,6 +24,19 @@ from relance.testing.clock import ManualClock
 from relance.testing.stepped_storage import Pending, SteppedStorage
 
 _T = TypeVar("_T")
+
+
+class _Nonces:
+    """Stands in for `secrets.token_hex`: gives the nonces of who is at work, in a replay the same ones."""
+
+    source: Start | Run | None = None
+
+    def __call__(self, size: int) -> str:
+        assert self.source is not None
+        return self.source.nonce()
+
+
+_nonces = _Nonces()
 
 
 class Fate(StrEnum):
@@ -78,19 +92,35 @@ class Actor:
         return self.pending is not None and not self.crashed
 
 
-class Run:
-    """One execution of all actors under a given schedule."""
+class Start:
+    """What all runs of a scenario begin with; it is made once."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.clock = ManualClock()
         self.store = MemoryStorage("explorer", self.clock)
+        self.nonces = 0
+        _nonces.source = self
+        scenario.prepare(self)
+
+    def nonce(self) -> str:
+        """Return the next nonce."""
+        self.nonces += 1
+        return f"setup-{self.nonces}"
+
+
+class Run:
+    """One execution of all actors under a given schedule."""
+
+    def __init__(self, scenario: Scenario, start: Start) -> None:
+        self.clock = replace(start.clock)
+        self.store = start.store.copy(self.clock)
         self.storage = SteppedStorage(self.store, self, takes_away=scenario.takes_away)
         self.spent = Budget()
-        self.time = 0
+        self.time = start.nonces
         self.schedule: list[Choice] = []
         self._scenario = scenario
         self._scheduler = getcurrent()
-        scenario.prepare(self)
+        _nonces.source = self
         self.actors = [
             Actor(index, [call for _, call in calls], [name for name, _ in calls])
             for index, calls in enumerate(scenario.actors)
@@ -131,11 +161,11 @@ class Run:
         actor.seen = hash((actor.seen, pending, _digest(answer), self.clock.seconds))
 
     def nonce(self) -> str:
-        """Return the current actor's next nonce: the same in every replay."""
+        """Return the current actor's next nonce, the same in every replay, or one for a check of the run."""
         current = getcurrent()
         if current is self._scheduler:
             self.time += 1
-            return f"setup-{self.time}"
+            return f"check-{self.time}"
         actor = self._current()
         actor.nonces += 1
         return f"actor{actor.index}-{actor.nonces}"
@@ -229,7 +259,7 @@ class Scenario:
     """What to explore: how the store starts, what each actor does, what must hold."""
 
     actors: Sequence[Sequence[tuple[str, Callable[[Any], Any]]]]
-    prepare: Callable[[Run], None]
+    prepare: Callable[[Start], None]
     context: Callable[[Run], Any]
     check: Callable[[Run], str | None]
     """Called in every state; returns what is wrong, or None."""
@@ -267,12 +297,18 @@ def explore(scenario: Scenario, budget: Budget, *, most_states: int = 5_000_000)
     Raises:
         OverflowError: there are more states than `most_states`.
     """
+    with mock.patch("secrets.token_hex", _nonces):
+        return _explore(scenario, budget, most_states)
+
+
+def _explore(scenario: Scenario, budget: Budget, most_states: int) -> Exploration:
+    start = Start(scenario)
     result = Exploration()
     seen: set[int] = set()
     todo: list[tuple[Choice, ...]] = [()]
     while todo:
         prefix = todo.pop()
-        run = Run(scenario)
+        run = Run(scenario, start)
         result.runs += 1
         for choice in prefix:
             run.take(choice)
@@ -285,7 +321,7 @@ def explore(scenario: Scenario, budget: Budget, *, most_states: int = 5_000_000)
                 raise OverflowError(f"more than {most_states} states")
             what = scenario.check(run)
             if what is not None:
-                result.violation = _explain(scenario, tuple(run.schedule), what)
+                result.violation = _explain(scenario, start, tuple(run.schedule), what)
                 break
             choices = run.choices(budget)
             if not choices:
@@ -299,9 +335,9 @@ def explore(scenario: Scenario, budget: Budget, *, most_states: int = 5_000_000)
     return result
 
 
-def _explain(scenario: Scenario, schedule: tuple[Choice, ...], what: str) -> Violation:
+def _explain(scenario: Scenario, start: Start, schedule: tuple[Choice, ...], what: str) -> Violation:
     """Replay a schedule and write down each step."""
-    run = Run(scenario)
+    run = Run(scenario, start)
     trace = []
     for choice in schedule:
         actor = run.actors[choice.actor] if choice.actor >= 0 else None
