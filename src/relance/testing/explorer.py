@@ -98,14 +98,14 @@ class Start:
     def __init__(self, scenario: Scenario) -> None:
         self.clock = ManualClock()
         self.store = MemoryStorage("explorer", self.clock)
-        self.nonces = 0
+        self._count = 0
         _nonces.source = self
         scenario.prepare(self)
 
     def nonce(self) -> str:
         """Return the next nonce."""
-        self.nonces += 1
-        return f"setup-{self.nonces}"
+        self._count += 1
+        return f"setup-{self._count}"
 
 
 class Run:
@@ -116,7 +116,7 @@ class Run:
         self.store = start.store.copy(self.clock)
         self.storage = SteppedStorage(self.store, self, takes_away=scenario.takes_away)
         self.spent = Budget()
-        self.time = start.nonces
+        self.time = 0
         self.schedule: list[Choice] = []
         self._scenario = scenario
         self._scheduler = getcurrent()
