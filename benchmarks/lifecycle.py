@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter
 
 from lance_namespace import DropTableRequest
-from tests.servers import S3Server, count_requests, start_moto
+from tests.support.servers import S3Server, count_requests, start_moto
 
 import relance
 from benchmarks.measure import in_turns

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from lance_namespace import LanceNamespace
-from tests.servers import S3Server, count_requests, start_moto
+from tests.support.servers import S3Server, count_requests, start_moto
 
 from benchmarks.measure import in_turns
 from benchmarks.results import Benchmark, Result, Sample, Unit, at_most, times_faster

@@ -16,7 +16,7 @@ from unittest import mock
 import lance
 import numpy as np
 import pyarrow as pa
-from tests.spark.cluster import CORES, answer_of, driver_session, start_cluster
+from tests.support.spark.cluster import CORES, answer_of, driver_session, start_cluster
 
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
 from benchmarks.roots import V1, temporary_root

@@ -11,7 +11,7 @@ from time import perf_counter
 import lance
 import pyarrow as pa
 from lance_namespace import DropTableRequest
-from tests.servers import S3Server, count_requests, start_moto
+from tests.support.servers import S3Server, count_requests, start_moto
 
 from benchmarks.lifecycle import dropped_marker
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster

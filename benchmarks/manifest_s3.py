@@ -20,7 +20,7 @@ from lance_namespace import (
     TableExistsRequest,
     connect,
 )
-from tests.servers import RequestCounter, count_requests, start_moto
+from tests.support.servers import RequestCounter, count_requests, start_moto
 
 import relance
 from benchmarks.manifest_roots import (

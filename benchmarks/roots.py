@@ -15,7 +15,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 from lance_namespace import LanceNamespace, ListTablesRequest, connect
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 MANIFEST = "_versions/18446744073709551614.manifest"
 """Version 1 as Lance names it; a listing never opens it."""

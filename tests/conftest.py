@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.scheduling import GroupedScheduling
-from tests.servers import AzureServer, S3Server, ServerUnavailable, start_azurite, start_minio, start_moto
+from tests.support.scheduling import GroupedScheduling
+from tests.support.servers import (
+    AzureServer,
+    S3Server,
+    ServerUnavailable,
+    start_azurite,
+    start_minio,
+    start_moto,
+)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.cli.helpers import ROWS, Lake, ipc
+from tests.support.cli import ROWS, Lake, ipc
 
 from relance import DirectoryNamespace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tests.cli.helpers import ROWS, Lake, ipc
+from tests.support.cli import ROWS, Lake, ipc
 
 
 def _tables(lake: Lake) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from tests.cli.helpers import ROWS, Lake, ipc
+from tests.support.cli import ROWS, Lake, ipc
 
 
 def test_ls_shows_what_is_in_the_root(lake: Lake) -> None:

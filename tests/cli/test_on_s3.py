@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.helpers import run
-from tests.servers import S3Server
+from tests.support.cli import run
+from tests.support.servers import S3Server
 
 
 def test_a_lake_on_s3_is_used_and_no_secret_is_shown(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.cli.helpers import Lake, environment, run
+from tests.support.cli import Lake, environment, run
 
 from relance import policy
 from relance.cli import asking

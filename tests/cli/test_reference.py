@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import click
 import pytest
+from tests.support.paths import REPOSITORY
 
 from relance.cli.app import app
 from relance.cli.reference import page
 from relance.cli.shapes import SHAPES
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = REPOSITORY / "docs"
 
 
 def _paths() -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
-from tests.cli.helpers import ROWS, Lake, ipc, run
+from tests.support.cli import ROWS, Lake, ipc, run
 
 from relance.cli.app import app
 

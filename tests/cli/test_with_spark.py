@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.helpers import Lake, spawn
+from tests.support.cli import Lake, spawn
 
 from relance.errors import UnsupportedOperationError
 

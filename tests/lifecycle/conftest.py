@@ -13,7 +13,7 @@ import relance
 from relance.testing.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.servers import S3Server
+    from tests.support.servers import S3Server
 
 Open = Callable[..., relance.DirectoryNamespace]
 

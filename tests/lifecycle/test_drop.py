@@ -8,7 +8,7 @@ from datetime import timedelta
 import lance
 import pytest
 from tests.lifecycle.conftest import Open
-from tests.lifecycle.helpers import drop, ipc, make, rows, tables
+from tests.support.lifecycle import drop, ipc, make, rows, tables
 
 import relance
 from relance.clock import to_millis

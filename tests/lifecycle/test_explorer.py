@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
-from tests.lifecycle.scenarios import (
+from tests.support.scenarios.lifecycle import (
     LONG,
     TICK,
     Step,

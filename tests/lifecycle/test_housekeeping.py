@@ -10,7 +10,7 @@ import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import DeregisterTableRequest
 from tests.lifecycle.conftest import Open
-from tests.lifecycle.helpers import drop, ipc, make, rows, tables
+from tests.support.lifecycle import drop, ipc, make, rows, tables
 
 import relance
 from relance.errors import InvalidTableStateError, RelanceError, UnsupportedOperationError

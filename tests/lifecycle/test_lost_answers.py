@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from unittest import mock
 
 import pytest
-from tests.lifecycle.scenarios import (
+from tests.support.scenarios.lifecycle import (
     TABLE,
     Step,
     context_on,

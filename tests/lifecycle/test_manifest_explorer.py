@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from tests.lifecycle.manifest_scenarios import (
+from tests.support.scenarios.lifecycle import Step
+from tests.support.scenarios.manifest import (
     Mode,
     creates,
     declares,
@@ -21,7 +22,6 @@ from tests.lifecycle.manifest_scenarios import (
     purges,
     undrops,
 )
-from tests.lifecycle.scenarios import Step
 
 from relance.testing.explorer import Budget, explore
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
-from tests.lifecycle.compatibility_machine import CompatibilityMachine
-from tests.lifecycle.manifest_machine import ManifestMachine
-from tests.lifecycle.manifest_model import ManifestModel
 from tests.lifecycle.test_state_machine import LONG, profile
-from tests.servers import S3Server
+from tests.support.machines.compatibility import CompatibilityMachine
+from tests.support.machines.manifest import ManifestMachine
+from tests.support.models.manifest import ManifestModel
+from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.timeout(0 if LONG else 300)
 

@@ -7,7 +7,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.lifecycle.manifest_scenarios import (
+from tests.support.scenarios.lifecycle import Step
+from tests.support.scenarios.manifest import (
     Mode,
     creates,
     declares,
@@ -16,7 +17,6 @@ from tests.lifecycle.manifest_scenarios import (
     purges,
     undrops,
 )
-from tests.lifecycle.scenarios import Step
 
 import relance.operations.announcing
 import relance.operations.create

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.lifecycle.scenarios import (
+from tests.support.scenarios.lifecycle import (
     LONG,
     Step,
     creates,

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.lifecycle.helpers import drop, make, rows
+from tests.support.lifecycle import drop, make, rows
 
 import relance
 from relance.errors import ConcurrentModificationError

@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.lifecycle.scenarios import (
+from tests.support.scenarios.lifecycle import (
     TABLE,
     TABLE_ID,
     TICK,

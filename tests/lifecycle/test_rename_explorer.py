@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from unittest import mock
 
 import pytest
-from tests.lifecycle.rename_scenarios import creates, drops, make_scenario, renames, undrops, undrops_as
-from tests.lifecycle.scenarios import Step
+from tests.support.scenarios.lifecycle import Step
+from tests.support.scenarios.rename import creates, drops, make_scenario, renames, undrops, undrops_as
 
 import relance.operations.create
 import relance.operations.drop

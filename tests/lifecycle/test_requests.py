@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.lifecycle.helpers import drop, make, tables
-from tests.servers import RequestCounter, count_requests
+from tests.support.lifecycle import drop, make, tables
+from tests.support.servers import RequestCounter, count_requests
 
 import relance
 from relance.maintenance.removal.expired_drops import PurgeDropped
 from relance.maintenance.work import Effect
 
 if TYPE_CHECKING:
-    from tests.servers import S3Server
+    from tests.support.servers import S3Server
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 Half a minute each here. Ten minutes on local disk:
 
-    python -m tests.lifecycle.soak --seconds 600 --root DIR
+    python -m tests.support.soak --seconds 600 --root DIR
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.lifecycle.soak import Plan, Report, soak
-from tests.servers import S3Server, ServerUnavailable, start_minio, start_moto
+from tests.support.servers import S3Server, ServerUnavailable, start_minio, start_moto
+from tests.support.soak import Plan, Report, soak
 
 UNCHECKED_AT_MOST = 0.05
 """Share of the calls that lie in windows too large to search."""

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.lifecycle.state_machine import LifecycleMachine
-from tests.servers import S3Server
+from tests.support.machines.lifecycle import LifecycleMachine
+from tests.support.servers import S3Server
 
 LONG = os.environ.get("RELANCE_PROFILE") == "long"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.catalog.helpers import LocalPlace, S3Place, local_place
-from tests.maintenance.helpers import MODES, Root
-from tests.servers import S3Server
+from tests.support.jobs.roots import MODES, Root
+from tests.support.roots import LocalPlace, S3Place, local_place
+from tests.support.servers import S3Server
 
 
 @pytest.fixture(params=list(MODES))

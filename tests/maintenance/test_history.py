@@ -13,11 +13,9 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from tests.catalog.helpers import COMPATIBILITY, Place, S3Place, assert_whole, create, local_place
-from tests.data.helpers import V2
-from tests.maintenance.history import FIRST, OURS, OWN, Clients, History
-from tests.maintenance.merging import merge_here
-from tests.maintenance.row_jobs import (
+from tests.support.jobs.history import FIRST, OURS, OWN, Clients, History
+from tests.support.jobs.merging import merge_here
+from tests.support.jobs.rows import (
     GIANT,
     PER_FRAGMENT,
     ROWS,
@@ -29,6 +27,8 @@ from tests.maintenance.row_jobs import (
     ref_to,
     rows,
 )
+from tests.support.roots import COMPATIBILITY, Place, S3Place, assert_whole, create, local_place
+from tests.support.rows import V2
 
 from relance import CleanupPolicy
 from relance.errors import (

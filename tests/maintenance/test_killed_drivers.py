@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.catalog.helpers import V1, local_place
-from tests.data.helpers import V2
-from tests.maintenance.dying import JOBS, NAMES, die_in, merged
-from tests.maintenance.merging import merge_here
-from tests.maintenance.row_jobs import (
+from tests.support.jobs.dying import JOBS, NAMES, die_in, merged
+from tests.support.jobs.merging import merge_here
+from tests.support.jobs.rows import (
     GIANT,
     PER_FRAGMENT,
     ROWS,
@@ -22,6 +20,8 @@ from tests.maintenance.row_jobs import (
     opened,
     unused_files,
 )
+from tests.support.roots import V1, local_place
+from tests.support.rows import V2
 
 from relance import CleanupPolicy
 from relance.maintenance import CleanUp

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.policy.lakes import Lake
-from tests.servers import S3Server
+from tests.support.policy.lakes import Lake
+from tests.support.servers import S3Server
 
 
 @pytest.fixture(scope="session")

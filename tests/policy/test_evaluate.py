@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.policy.policies import DOCUMENTS, Document, policy, to_toml
+from tests.support.policy.policies import DOCUMENTS, Document, policy, to_toml
 
 from relance import maintenance
 from relance.policy.actions import Action, Kind

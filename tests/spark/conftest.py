@@ -1,4 +1,4 @@
-"""One Spark session and one cluster for all tests of Spark; tests.scheduling says who has which."""
+"""One Spark session and one cluster for all tests of Spark; tests.support.scheduling says who has which."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.cluster import Cluster, start_cluster
+from tests.support.spark.cluster import Cluster, start_cluster
 
 from relance.errors import UnsupportedOperationError
 from relance.spark.requirements import check_requirements

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.spark.cluster import Cluster, ClusterError
+from tests.support.spark.cluster import Cluster, ClusterError
 
 
 def test_a_driver_that_fails_or_hangs_is_reported(cluster: Cluster, tmp_path: Path) -> None:

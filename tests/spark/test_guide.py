@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.paths import REPOSITORY
+
 import relance
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = REPOSITORY / "docs"
 PRINTED = re.compile(r"^print\(.*\)  # (.+)$", re.MULTILINE)
 
 

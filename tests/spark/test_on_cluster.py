@@ -9,12 +9,12 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from tests.spark.cluster import WORKER_HOSTS, Cluster, Driver
-from tests.spark.jobs.numbers import STALL_SECONDS, signs
+from tests.support.spark.cluster import WORKER_HOSTS, Cluster, Driver
+from tests.support.spark.jobs.numbers import STALL_SECONDS, signs
 
 import relance
 
-JOB = "tests.spark.jobs.numbers"
+JOB = "tests.support.spark.jobs.numbers"
 ROWS = 120_000
 TASKS = 12
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.policy.lakes import Lake, outcomes, the_policy
+from tests.support.policy.lakes import Lake, outcomes, the_policy
 
 import relance.spark
 from relance.policy import history, run_policy

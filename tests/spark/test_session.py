@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.paths import REPOSITORY
 
 from relance.errors import InvalidInputError, UnsupportedOperationError
 from relance.spark import requirements
@@ -20,7 +21,7 @@ from relance.spark.spark_home import make_home, without_archives
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JAVA_SCRIPT = Path(__file__).parents[2] / "scripts" / "java.sh"
+JAVA_SCRIPT = REPOSITORY / "scripts" / "java.sh"
 FakeJava = Callable[[str], Path]
 
 

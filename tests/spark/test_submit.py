@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pyspark
-from tests.policy.lakes import POLICY, Lake
+from tests.support.policy.lakes import POLICY, Lake
 
 import relance
 from relance.policy import history, runs

@@ -10,8 +10,8 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from tests.spark.cluster import Cluster, answer_of
-from tests.spark.jobs.upkeep import EACH, FRAGMENTS, JOBS, MERGED, ROWS, STEPS, Signs
+from tests.support.spark.cluster import Cluster, answer_of
+from tests.support.spark.jobs.upkeep import EACH, FRAGMENTS, JOBS, MERGED, ROWS, STEPS, Signs
 
 import relance
 from relance.errors import TableNotFoundError
@@ -81,7 +81,7 @@ def test_executors_killed_in_each_job_and_an_append_meanwhile_cost_nothing(
 ) -> None:
     root = str(tmp_path / "lake")
     _fill(root)
-    driver = cluster.start("tests.spark.jobs.upkeep", root)
+    driver = cluster.start("tests.support.spark.jobs.upkeep", root)
     merge, *others = (Signs.of(root, step) for step in STEPS)
     _wait_for(cluster, driver, "the merge", lambda: bool(merge.told()))
     cluster.kill_executor(merge.told()[0][1])

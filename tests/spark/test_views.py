@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from tests.catalog.helpers import create, declare, drop, ipc
+from tests.support.roots import create, declare, drop, ipc
 
 from relance import DirectoryNamespace
 from relance.errors import InvalidInputError

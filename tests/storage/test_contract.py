@@ -17,7 +17,7 @@ from relance.storage.protocol import ObjectStorage
 from relance.testing.storage_contract import StorageContract
 
 if TYPE_CHECKING:
-    from tests.servers import AzureServer, S3Server
+    from tests.support.servers import AzureServer, S3Server
 
 
 class TestMemoryStorage(StorageContract):

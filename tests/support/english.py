@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parent.parent.parent
+from tests.support.paths import REPOSITORY
 
 NOT_THIS_BUT: dict[str, str] = {
     # The pairs of the style guide.

@@ -1,6 +1,6 @@
 """A model of the manifest table: all rows in one object, replaced by compare-and-swap.
 
-One commit is one conditional request, as with the real one. tests/manifest/test_model_manifest.py
+One commit is one conditional request, as with the real one. tests/testing/test_model_manifest.py
 holds it against Lance.
 """
 

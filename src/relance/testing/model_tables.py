@@ -1,6 +1,6 @@
 """A thin model of Lance's commits over plain objects, for exploring the lifecycle request by request.
 
-A version is a JSON manifest under the next number, put if absent. tests/lifecycle/test_model_tables.py
+A version is a JSON manifest under the next number, put if absent. tests/testing/test_model_tables.py
 holds it against pylance.
 """
 

@@ -1,0 +1,403 @@
+"""The program as a whole: options, settings, errors, secrets, terminals and pipes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from click.shell_completion import BashComplete
+from click.testing import CliRunner
+from tests.support.cli import SECRET, Lake, environment, run, spawn
+
+from relance import DirectoryNamespace, errors
+from relance.cli import asking, failures
+from relance.cli.app import SECTIONS, app
+from relance.cli.exits import MEANINGS, Exit
+from relance.policy.pipeline import lease
+from relance.storage.local_disk import LocalDiskStorage
+
+
+def test_help_is_quick_and_loads_neither_lance_nor_spark(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from relance.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as ended: assert ended.code == 0\n"
+        "heavy = {'lance', 'lance_namespace', 'pyarrow', 'pyspark', 'obstore'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "--help"], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "ls" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [each for group in SECTIONS.values() for each in group], ids=lambda each: each.name
+)
+def test_every_command_has_help_and_the_shared_options(command: click.Command) -> None:
+    ran = run(str(command.name), "--help")
+    assert ran.exit_code == 0
+    if not isinstance(command, click.Group):
+        assert "--json" in ran.out
+        assert "--root" in ran.out
+    assert command.help
+
+
+def test_all_commands_are_in_a_section() -> None:
+    assert {each.name for group in SECTIONS.values() for each in group} == set(app.commands)
+
+
+def test_every_error_has_an_exit_code_and_a_hint() -> None:
+    for name, kind in vars(errors).items():
+        if inspect.isclass(kind) and issubclass(kind, errors.RelanceError) and name != "RelanceError":
+            failure = failures.failure_of(kind("x"), str)
+            assert failure.exit_code is not Exit.FAILED or issubclass(kind, errors.InternalError)
+            assert failure.to_do
+    known = {name for name in {**vars(errors), **vars(lease)} if name.endswith("Error")}
+    assert set(failures._EXITS) <= known
+    assert set(failures._HINTS) <= known
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    assert set(MEANINGS) == set(Exit)
+
+
+def test_options_may_stand_before_or_after_the_command(lake: Lake) -> None:
+    before = run("--root", str(lake.folder), "--json", "ls")
+    after = run("ls", "--json", "--root", str(lake.folder))
+    assert before.out == after.out
+    assert before.document["ok"] is True
+
+
+def test_commands_to_copy_are_quoted_for_a_shell(lake: Lake) -> None:
+    odd = "prod.raw.`odd.name`"
+    assert f"relance undrop '{odd}'" in lake.ok("drop", odd)
+    assert f"relance undrop '{odd}'" in lake.ok("status", odd)
+    assert f"relance undrop '{odd}'" in lake.run("show", odd).err
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    for command in ((), ("policy",)):
+        ran = run(*command)
+        assert ran.exit_code == 0
+        assert ran.out.startswith("Usage: relance")
+        assert ran.err == ""
+
+
+def test_the_version(lake: Lake) -> None:
+    assert run("--version").out.startswith("relance, version ")
+
+
+def test_without_a_catalog_the_error_says_how_to_name_one() -> None:
+    ran = run("ls")
+    assert ran.exit_code == 2
+    what, to_do = ran.err.splitlines()
+    assert what == "error: no catalog is named"
+    assert "--root" in to_do
+    assert "RELANCE_ROOT" in to_do
+    assert "relance.toml" in to_do
+
+
+def test_a_folder_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    ran = run("--root", str(tmp_path / "typo"), "ls", "--json")
+    assert ran.exit_code == 3
+    assert ran.document["error"]["type"] == "NotFound"
+    assert not (tmp_path / "typo").exists()
+
+
+def test_the_environment_names_the_catalog(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELANCE_ROOT", str(lake.folder))
+    assert run("ls", "--json").result["root"] == str(lake.folder)
+    monkeypatch.setenv("RELANCE_MANIFEST_ENABLED", "false")
+    assert run("ls", "--json").result["namespaces"] == []
+
+
+def test_the_nearest_file_names_the_catalog(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "relance.toml").write_text('root = "lake"\n[catalog]\nmanifest_enabled = false\n')
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    found = run("ls", "--json").result
+    assert found["root"] == str(lake.folder)
+    assert found["namespaces"] == []
+    # Another root has nothing to do with what the file says of its own.
+    (tmp_path / "other").symlink_to(lake.folder)
+    assert run("--root", str(tmp_path / "other"), "ls", "--json").result["namespaces"] != []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("root = ", "is not TOML"),
+        ('rot = "x"', "unknown key 'rot'"),
+        ('storage = "x"', "'storage' is not a table"),
+        ('root = ["x"]', "'root' must be text"),
+        ("[storage]\nregion = 'x'", "no catalog is named"),
+        ('root = "s3://b"\n[storage]\nacces_key_id = "' + SECRET + '"', "acces_key_id"),
+        ('root = "x"\n[catalog]\ndrop_tll = "7d"', "drop_tll"),
+    ],
+)
+def test_a_wrong_file_is_a_usage_error_that_shows_no_value(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "relance.toml").write_text(text)
+    ran = run("ls", "--debug")
+    assert ran.exit_code == 2
+    assert said in ran.err
+    assert SECRET not in ran.err
+    assert "did you mean" in ran.err or "rot" not in said
+
+
+def test_a_file_that_is_named_must_be_there() -> None:
+    assert run("--config", "nowhere.toml", "ls").exit_code == 2
+
+
+def test_a_bad_id_is_a_usage_error(lake: Lake) -> None:
+    for bad in ("a..b", "`a", "a/b", "../x", ""):
+        ran = lake.run("show", bad)
+        assert ran.exit_code == 2, bad
+        assert len(ran.err.splitlines()) == 2
+
+
+def test_an_unknown_command_or_option_is_a_usage_error_also_in_json(lake: Lake) -> None:
+    ran = run("lss", "--json")
+    assert ran.exit_code == 2
+    assert ran.document["error"]["type"] == "Usage"
+    assert run("ls", "--nonsense").exit_code == 2
+    assert "relance ls --help" in run("ls", "--nonsense").err
+
+
+def test_a_traceback_is_printed_only_with_debug(lake: Lake) -> None:
+    assert "Traceback" not in lake.run("show", "nothing").err
+    assert "Traceback" in lake.run("show", "nothing", "--debug").err
+    assert "Traceback" in lake.run("compact", "nothing", "readings", "--debug").err
+
+
+def test_ids_in_errors_are_written_as_commands_take_them(lake: Lake) -> None:
+    assert "'prod.nothing'" in lake.run("query", "prod.nothing").err
+
+
+def test_a_duration_has_a_unit(lake: Lake) -> None:
+    ran = lake.run("drop", "readings", "--ttl", "30")
+    assert ran.exit_code == 2
+    assert "has no unit" in ran.err
+    assert lake.ok("status", "readings") == "readings exists\n"
+
+
+def test_errors_lead_to_the_exit_code_and_the_command_that_helps(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text("")
+    lake.ok("import", "prod.`odd name`", _parquet(tmp_path))
+    lake.ok("protect", "prod.users")
+    lake.ok("drop", "prod.`odd name`")
+    for command, code, said in (
+        (["query", "readings", "--columns", "nope"], 2, "relance show TABLE"),
+        (["query", "readings", "-o", str(tmp_path / "no" / "x.csv")], 2, "create the folder first"),
+        (["query", "readings", "-o", str(tmp_path / "there.csv")], 2, "pass --overwrite"),
+        (["drop", "prod.users"], 4, "relance unprotect prod.users"),
+        (["run", "--resume", "--run", "x"], 3, "relance history"),
+        (["show", "prod.`odd name`"], 3, "table 'prod.`odd name`' was dropped"),
+    ):
+        ran = lake.run(*command)
+        assert (ran.exit_code, said in ran.err) == (code, True), (command, ran)
+        assert "(['" not in ran.err
+
+
+def _parquet(folder: Path) -> str:
+    pa.parquet.write_table(pa.table({"x": [1]}), folder / "x.parquet")
+    return str(folder / "x.parquet")
+
+
+def test_a_root_without_permission_leads_to_the_stores_exit_code(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise errors.PermissionDeniedError("not yours")
+
+    monkeypatch.setattr(LocalDiskStorage, "list_level", refuse)
+    ran = lake.run("ls")
+    assert ran.exit_code == 6
+    assert "relance doctor" in ran.err
+
+
+def _endpoint(**more: str) -> dict[str, str]:
+    return {
+        "RELANCE_STORAGE_ENDPOINT": f"http://user:{SECRET}@127.0.0.1:9",
+        "RELANCE_STORAGE_ALLOW_HTTP": "true",
+        "RELANCE_STORAGE_ACCESS_KEY_ID": "AKIA" + SECRET,
+        "RELANCE_STORAGE_SECRET_ACCESS_KEY": SECRET,
+        "RELANCE_STORAGE_REGION": "eu",
+        "RELANCE_STORAGE_CLIENT_MAX_RETRIES": "0",
+        "RELANCE_STORAGE_CLIENT_RETRY_TIMEOUT": "1",
+        "RELANCE_STORAGE_TIMEOUT": "2s",
+        **more,
+    }
+
+
+@pytest.mark.parametrize("command", ["ls", "doctor", "scrub", "migrate"])
+def test_secrets_are_never_shown(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in _endpoint().items():
+        monkeypatch.setenv(name, value)
+    for more in ((), ("--json",)):
+        ran = run("--root", "s3://bucket/lake", command, "--debug", *more)
+        assert ran.exit_code in {1, 6}, ran
+        assert SECRET not in ran.out + ran.err
+
+
+def test_a_secret_in_an_error_of_somebody_else_is_blotted_out(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "relance.toml").write_text(
+        f'root = "s3://bucket/lake"\n[storage]\naccess_key_id = "me"\nsecret_access_key = "{SECRET}"\n'
+    )
+
+    def leak(*_: object) -> None:
+        raise RuntimeError(f"request with key {SECRET} failed")
+
+    monkeypatch.setattr(DirectoryNamespace, "list_namespaces", leak)
+    for more in ((), ("--json",), ("--debug",)):
+        ran = run("ls", *more)
+        assert ran.exit_code == 1
+        assert "request with key *** failed" in ran.out + ran.err
+        assert SECRET not in ran.out + ran.err
+
+
+def test_colours_only_on_a_terminal(lake: Lake) -> None:
+    assert "\x1b[" not in run("ls", "--nonsense").err
+    assert "\x1b[" in _on_terminal(["ls", "--nonsense"], lake)[1]
+    assert "\x1b[" not in _on_terminal(["ls", "--nonsense"], lake, NO_COLOR="1")[1]
+
+
+def test_no_means_no(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "is_somebody_there", lambda: True)
+    command = ["--root", str(lake.folder), "purge", "gone", "--force"]
+    ran = CliRunner().invoke(app, command, input="n\n")
+    assert ran.exit_code == 5
+    assert "nothing was done" in ran.stderr
+    assert (lake.folder / "gone.lance").exists()
+
+
+def test_a_prompt_names_what_will_go(lake: Lake) -> None:
+    code, text = _on_terminal(["purge", "gone", "--force"], lake, answer="y\n")
+    assert code == 0, text
+    assert "purging 1 table cannot be undone" in text
+    assert "gone: " in text
+    assert "100%" in text  # the bar
+    assert not (lake.folder / "gone.lance").exists()
+
+
+def test_a_reader_that_goes_away_is_no_reason_to_complain(lake: Lake, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m relance completion bash | head -n 1; echo ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(
+        ["bash", "-c", command], env=environment(), capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines()[-1] in {"0", "141"}
+    closed = f"{sys.executable} -m relance completion bash >&-; echo $?"
+    assert "Traceback" not in subprocess.run(
+        ["bash", "-c", closed], env=environment(), capture_output=True, text=True, check=False, cwd=tmp_path
+    ).stderr  # fmt: skip
+
+
+def test_ctrl_c_is_quiet(lake: Lake) -> None:
+    code, text = _on_terminal(["purge", "gone", "--force"], lake, answer="\x03")
+    assert code == 130, text
+    assert "Traceback" not in text
+
+
+_ON_ITS_TERMINAL = """
+import fcntl, runpy, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv[0] = "relance"
+runpy.run_module("relance", run_name="__main__")
+"""
+"""Has the terminal send its signals here, also if the tests were started in the background, without them."""
+
+
+def _on_terminal(args: list[str], lake: Lake, answer: str = "", **variables: str) -> tuple[int, str]:
+    """Run a command on a terminal of its own, answer its prompt, and return what the terminal shows."""
+    terminal, other_end = pty.openpty()
+    command = [sys.executable, "-c", _ON_ITS_TERMINAL, "--root", str(lake.folder), *args]
+    child = subprocess.Popen(
+        command,
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        env=environment(TERM="xterm-256color", COLUMNS="100", **variables),
+        start_new_session=True,
+    )
+    os.close(other_end)
+    shown, ended = b"", time.monotonic() + 60
+    asked = not answer
+    while time.monotonic() < ended:
+        if not select.select([terminal], [], [], 3)[0]:
+            if asked and answer == "\x03":
+                os.write(terminal, b"\x03")  # the first came before Python waited for an answer
+            continue
+        try:
+            more = os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not more:
+            break
+        shown += more
+        if not asked and b"[y/N]" in shown:
+            time.sleep(0.3)
+            os.write(terminal, answer.encode())
+            asked = True
+    else:
+        child.kill()
+    code = child.wait()
+    os.close(terminal)
+    return code, shown.decode()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    ran = run("completion", shell)
+    assert ran.exit_code == 0, ran
+    assert "_RELANCE_COMPLETE" in ran.out
+    assert run("completion", shell, "--json").result["script"] in ran.out
+
+
+def test_commands_are_completed(tmp_path: Path) -> None:
+    words = {"_RELANCE_COMPLETE": "bash_complete", "COMP_WORDS": "relance und", "COMP_CWORD": "1"}
+    assert spawn(folder=tmp_path, **words).out.splitlines() == ["plain,undrop"]
+
+
+def test_names_are_completed_from_the_catalog(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = BashComplete(app, {}, "relance", "_RELANCE_COMPLETE")
+
+    def completed(*words: str) -> list[str]:
+        return [each.value for each in shell.get_completions(list(words[:-1]), words[-1])]
+
+    assert completed("--root", str(lake.folder), "undrop", "") == ["gone"]
+    monkeypatch.setenv("RELANCE_ROOT", str(lake.folder))
+    # Not prod.raw.`odd.name`: a shell would run what is between backticks.
+    assert completed("show", "prod.") == ["prod.raw", "prod.users"]
+    assert completed("compact", "readings", "prod.u") == ["prod.users"]
+    monkeypatch.setenv("RELANCE_ROOT", "nonsense://x")
+    assert completed("show", "") == []
+
+
+def test_json_is_one_document_with_a_stable_outside(lake: Lake) -> None:
+    good = json.loads(lake.run("ls", "--json").out)
+    assert list(good) == ["ok", "command", "result"]
+    assert good["command"] == "ls"
+    bad = json.loads(lake.run("show", "nothing", "--json").out)
+    assert list(bad) == ["ok", "command", "error"]
+    assert sorted(bad["error"]) == ["code", "hint", "message", "type"]
+    assert re.match(r"show$", bad["command"])

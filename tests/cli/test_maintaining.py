@@ -1,0 +1,130 @@
+"""compact, cleanup, delete-rows, migrate, scrub, doctor."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.cli import ROWS, Lake, ipc
+
+from relance import DirectoryNamespace
+from relance.errors import PermissionDeniedError
+from relance.storage.local_disk import LocalDiskStorage
+
+
+def _entry(found: dict[str, object], table: str) -> dict[str, object]:
+    tables = found["tables"]
+    assert isinstance(tables, list)
+    (entry,) = [each for each in tables if each["table"] == table]
+    assert isinstance(entry, dict)
+    return entry
+
+
+def test_compact_writes_small_fragments_into_one(lake: Lake) -> None:
+    planned = _entry(lake.json("compact", "--dry-run"), "prod.users")
+    assert planned["change"]
+    assert lake.json("show", "prod.users")["fragments"] == 2
+    assert "prod.users" in lake.ok("compact", "prod.users")
+    assert lake.json("show", "prod.users")["fragments"] == 1
+    assert lake.ok("compact") == "all fragments are as they should be\n"
+
+
+def test_compact_of_an_unknown_table_fails_and_the_others_are_done(lake: Lake) -> None:
+    ran = lake.run("compact", "prod.users", "nothing", "--json")
+    assert ran.exit_code == 3
+    assert ran.document["error"]["type"] == "Partial"
+    assert lake.json("show", "prod.users")["fragments"] == 1
+    assert lake.run("compact", "nothing").err.startswith("error: Table not found")
+
+
+def test_delete_rows_asks_and_then_deletes(lake: Lake) -> None:
+    planned = _entry(lake.json("delete-rows", "prod.users", "--where", "id = 1", "--dry-run"), "prod.users")
+    assert planned["change"]["rows"] == 2  # type: ignore[index]  # of a dictionary of anything
+    refused = lake.run("delete-rows", "prod.users", "--where", "id = 1")
+    assert refused.exit_code == 5
+    assert "2 rows" in refused.err
+    assert lake.ok("query", "prod.users", "--count") == "6\n"
+    lake.ok("delete-rows", "prod.users", "--where", "id = 1", "--yes")
+    assert lake.ok("query", "prod.users", "--count") == "4\n"
+    assert lake.ok("delete-rows", "prod.users", "--where", "id = 1") == "no row is selected\n"
+
+
+def test_delete_rows_with_a_wrong_expression(lake: Lake) -> None:
+    assert lake.run("delete-rows", "prod.users", "--where", "nonsense", "--yes").exit_code == 2
+    assert lake.run("delete-rows", "prod.users").exit_code == 2
+
+
+def test_cleanup_removes_old_versions_when_it_is_confirmed(lake: Lake) -> None:
+    rules = ("--older-than", "0s", "--allow-young", "--skip-tagged")
+    lake.catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
+    planned = _entry(lake.json("cleanup", "prod.users", *rules, "--dry-run"), "prod.users")
+    assert planned["change"]["versions"] == 1  # type: ignore[index]  # version 1 is tagged, 3 is the latest
+    assert lake.run("cleanup", "prod.users", *rules).exit_code == 5
+    assert len(lake.json("versions", "prod.users")["versions"]) == 3
+    lake.ok("cleanup", "prod.users", *rules, "--yes")
+    assert [each["version"] for each in lake.json("versions", "prod.users")["versions"]] == [3, 1]
+
+
+def test_cleanup_leaves_young_and_tagged_versions(lake: Lake) -> None:
+    assert lake.ok("cleanup") == "no version is old enough\n"
+    assert lake.run("cleanup", "prod.users", "--older-than", "0s").exit_code == 2
+    tagged = lake.run("cleanup", "prod.users", "--older-than", "0s", "--allow-young", "--yes")
+    assert tagged.exit_code == 4
+    assert "first" in tagged.err
+
+
+def test_cleanup_with_a_table_that_cannot_be_read_says_how_to_go_on(lake: Lake) -> None:
+    rules = ("prod.users", "--older-than", "0s", "--allow-young", "--skip-tagged", "--yes")
+    lake.catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
+    broken = lake.folder / "broken.lance" / "_versions"
+    broken.mkdir(parents=True)
+    (broken / "1.manifest").write_bytes(b"no manifest")
+    refused = lake.run("cleanup", *rules)
+    assert refused.exit_code != 0
+    assert "--ignore-clones" in refused.err
+    assert len(lake.json("versions", "prod.users")["versions"]) == 3
+    lake.ok("cleanup", *rules, "--ignore-clones")
+    assert len(lake.json("versions", "prod.users")["versions"]) == 2
+
+
+def test_migrate_gives_directories_rows(tmp_path: Path) -> None:
+    flat = DirectoryNamespace(root=str(tmp_path / "flat"), manifest_enabled="false")
+    flat.create_table({"id": ["old"]}, ipc(ROWS))
+    lake = Lake(tmp_path / "flat")
+    assert lake.json("migrate", "--dry-run")["registered"] == ["old"]
+    assert "dry run" in lake.ok("migrate", "--dry-run")
+    assert "registered: 1 table" in lake.ok("migrate")
+    assert lake.ok("migrate") == "nothing is left to migrate\n"
+    assert lake.json("migrate", "--to", "markers")["declared"] == []
+
+
+def test_scrub_finds_and_mends(lake: Lake) -> None:
+    assert lake.ok("scrub") == "everything fits together\n"
+    (lake.folder / "gone.deleted").write_bytes(b"damaged " * 20)
+    found = lake.run("scrub", "--json")
+    assert found.exit_code == 1
+    assert found.document["result"]["findings"][0]["name"].startswith("gone")
+    assert lake.run("scrub", "--repair").exit_code == 5
+
+
+def test_doctor_finds_a_good_store(lake: Lake) -> None:
+    found = lake.json("doctor")
+    checks = {each["name"]: each["verdict"] for each in found["checks"]}
+    for name in ("list", "write", "read", "list after write", "clock", "create-only", "replace", "delete"):
+        assert checks[name] == "good"
+    assert "pyspark" in checks
+    assert found["named_by"] == "--root"
+    assert [each for each in os.listdir(lake.folder) if "probe" in each] == []
+
+
+def test_doctor_tells_that_the_root_cannot_be_written(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionDeniedError("not yours")
+
+    monkeypatch.setattr(LocalDiskStorage, "create", refuse)
+    ran = lake.run("doctor", "--json")
+    assert ran.exit_code == 1
+    checks = {each["name"]: each for each in ran.document["result"]["checks"]}
+    assert checks["write"]["verdict"] == "bad"
+    assert checks["list"]["verdict"] == "good"

@@ -1,0 +1,86 @@
+"""Output that cannot be written as it is, and files without end: told in a line, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.cli import Lake, environment, run, spawn
+
+
+def _into(target: str, *args: str, lake: Lake) -> subprocess.CompletedProcess[str]:
+    """Run a command through a shell that sends its output somewhere."""
+    command = [sys.executable, "-m", "relance", "--root", str(lake.folder), *args]
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {target}', "sh", *command],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_text_that_the_output_has_no_letters_for_is_spelt_out(lake: Lake, tmp_path: Path) -> None:
+    variables = {"RELANCE_ROOT": str(lake.folder), "PYTHONIOENCODING": "ascii"}
+    lake.ok("create-namespace", "größe")
+    tree = spawn("ls", "--tree", folder=tmp_path, **variables)
+    assert tree.exit_code == 0, tree
+    assert "gr\\xf6\\xdfe" in tree.out
+    listed = spawn("ls", "--namespaces", "--json", folder=tmp_path, **variables)
+    assert {"namespace": "größe"} in listed.result["namespaces"]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_without_room_is_told_in_two_lines(lake: Lake, options: list[str]) -> None:
+    ran = _into(">/dev/full", "ls", *options, lake=lake)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines() == [
+        "error: No space left on device",
+        "  do:  make room where the output goes; what the command did is done",
+    ]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_that_is_closed_is_no_error(lake: Lake, options: list[str]) -> None:
+    ran = _into(">&-", "ls", *options, lake=lake)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_group_without_a_command_is_one_document_too() -> None:
+    ran = run("--json", "policy")
+    assert ran.exit_code == 2
+    assert ran.document["error"]["message"] == "Missing command."
+
+
+def test_the_document_of_a_wrong_line_names_the_command() -> None:
+    for command in ("ls", "policy check"):
+        assert run(*command.split(), "--nope", "--json").document["command"] == command
+
+
+def test_a_policy_without_end_is_an_error(lake: Lake) -> None:
+    ran = lake.run("policy", "check", "/dev/zero")
+    assert ran.exit_code == 2
+    assert "is larger than" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = " + "[" * 100_000, "is not TOML"),
+        ("a = " + "9" * 5_000, "is not TOML"),
+        ('root = "x"\nkey = "hunter2\n', "is not TOML (line 2)"),
+        ("# a\n" * 300_000, "is larger than 1,048,576 bytes"),
+    ],
+    ids=["deep", "number", "quote", "large"],
+)
+def test_settings_beyond_all_reason_are_a_usage_error(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "relance.toml"
+    file.write_text(text)
+    ran = run("ls", "--json", "--config", str(file))
+    assert ran.exit_code == 2
+    assert ran.document["error"]["message"] == f"{file} {said}"
+    assert "hunter2" not in json.dumps(ran.document)

@@ -1,0 +1,13 @@
+"""The page of operations says what is true."""
+
+from __future__ import annotations
+
+from tests.support.operations_page import OPERATIONS, PAGE, page
+
+
+def test_the_page_of_operations_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "write it again: python -m tests.support.operations_page"
+
+
+def test_every_operation_is_on_the_page() -> None:
+    assert [each for each in OPERATIONS if f"| `{each}` |" not in PAGE.read_text()] == []

@@ -1,0 +1,70 @@
+"""The example policy is a policy, and does what its comments say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.support.paths import REPOSITORY
+
+from relance.policy.actions import Kind
+from relance.policy.evaluate import evaluate, evaluate_root
+from relance.policy.facts import TableFacts
+from relance.policy.file.parse import parse_policy
+from relance.policy.model import Policy
+
+EXAMPLE = REPOSITORY / "examples" / "policy.toml"
+NIGHT = datetime(2026, 11, 15, 23, tzinfo=UTC)
+
+
+@pytest.fixture
+def policy() -> Policy:
+    return parse_policy(EXAMPLE.read_bytes(), file="policy.toml")
+
+
+def _facts(*table: str, **properties: str) -> TableFacts:
+    return TableFacts(
+        table,
+        rows=1000,
+        fragments=50,
+        versions=100,
+        oldest_version_at=NIGHT - timedelta(days=100),
+        unindexed_rows=100,
+        columns=(("ts", "timestamp[us, tz=UTC]"),),
+        properties=tuple(properties.items()),
+    )
+
+
+def test_a_table_of_events_in_production_gets_what_three_rules_ask_for(policy: Policy) -> None:
+    actions = evaluate(policy, _facts("prod", "events_web"), NIGHT)
+    assert [(each.kind, each.rule) for each in actions] == [
+        (Kind.PROTECT, "production"),
+        (Kind.DROP_TTL, "production"),
+        (Kind.DELETE_ROWS, "events keep 90 days"),
+        (Kind.COMPACT, "defaults"),
+        (Kind.REFRESH_INDEXES, "defaults"),
+        (Kind.CLEAN_UP, "production"),
+    ]
+
+
+def test_by_day_only_scratch_tables_are_touched(policy: Policy) -> None:
+    noon = NIGHT.replace(hour=12)
+    assert evaluate(policy, _facts("prod", "events_web"), noon) == []
+    assert evaluate_root(policy, noon) == []
+    assert [each.kind for each in evaluate(policy, _facts("team", "scratch", "a"), noon)] == [
+        Kind.DROP_TTL,
+        Kind.COMPACT,
+        Kind.CLEAN_UP,
+    ]
+
+
+def test_a_legal_hold_keeps_rows_and_versions(policy: Policy) -> None:
+    kinds = [each.kind for each in evaluate(policy, _facts("prod", "events_web", legal_hold="2026"), NIGHT)]
+    assert kinds == [Kind.PROTECT, Kind.DROP_TTL, Kind.COMPACT, Kind.REFRESH_INDEXES]
+
+
+def test_at_night_the_lake_as_a_whole_is_kept_in_shape(policy: Policy) -> None:
+    assert [each.kind for each in evaluate_root(policy, NIGHT)] == [
+        Kind.REMOVE_ORPHANS,
+        Kind.MAINTAIN_MANIFEST,
+    ]

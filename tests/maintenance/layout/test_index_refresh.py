@@ -1,0 +1,224 @@
+"""Index refresh: after it no row is left out, and queries find the same."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.support.jobs.compaction import (
+    EACH,
+    TABLE,
+    append,
+    assert_indexes_are_right,
+    at,
+    context_of,
+    fill,
+    ids,
+    run,
+    unindexed,
+)
+from tests.support.jobs.roots import MODES
+from tests.support.managed_versions import V2, version_rows
+from tests.support.roots import LocalPlace, S3Place, local_place
+
+from relance.errors import ConcurrentModificationError, InvalidInputError, TableNotFoundError
+from relance.maintenance.layout.compaction import Compact
+from relance.maintenance.layout.index_refresh import Build, RefreshIndexes, RefreshPlan
+
+PARTS = RefreshIndexes(segment_rows=2 * EACH)
+"""So small that parts are built by many tasks."""
+COVERED = {"id_idx": 0, "word_idx": 0}
+
+
+def lagging(place: Any, *, stable: bool = False) -> None:
+    """Make a table of 4 fragments that the indexes cover and 5 that they do not."""
+    fill(place, fragments=4, stable=stable)
+    for number in range(5):
+        append(place, 1000 + number * EACH, EACH)
+    assert unindexed(place) == {"id_idx": 5 * EACH, "word_idx": 5 * EACH}
+
+
+def planned(place: LocalPlace, job: RefreshIndexes = PARTS) -> RefreshPlan:
+    plan = job.plan(context_of(place), TABLE)
+    assert plan is not None
+    return plan
+
+
+def index_directories(place: LocalPlace) -> set[str]:
+    """Return the parts of indexes that have files."""
+    return {key.split("/")[2] for key in place.files() if "/_indices/" in key and not key.endswith("/")}
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("giant", [False, True])
+@pytest.mark.parametrize("job", [RefreshIndexes(), PARTS])
+def test_no_row_is_left_out_and_results_are_the_same(
+    place: LocalPlace, job: RefreshIndexes, giant: bool, stable: bool
+) -> None:
+    lagging(place, stable=stable)
+    at(place).delete("id = 1003 or id = 3")
+    before = ids(place)
+    shown = run(place, job, dry_run=True).planned
+    assert shown is not None
+    assert shown.rows == 2 * (5 * EACH - 1)
+    result = run(place, job, giant=giant)
+    assert result.error is None
+    assert result.effect is not None
+    assert result.effect.rows == shown.rows
+    assert result.effect.version == at(place).version
+    assert unindexed(place) == COVERED
+    assert_indexes_are_right(place)
+    assert ids(place) == before
+    assert run(place, job).effect is None
+    named = {str(s.uuid) for each in at(place).describe_indices() for s in each.segments}
+    if job is PARTS:  # what Lance extended it keeps for older versions
+        assert index_directories(place) == named
+
+
+def test_an_index_that_was_never_built_is_built_in_parts(place: LocalPlace) -> None:
+    fill(place, indexes=False)
+    at(place).create_scalar_index("id", "BTREE", train=False)
+    plan = planned(place)
+    assert [each.fragments for each in plan.tasks if isinstance(each, Build)] == [
+        (0, 1),
+        (2, 3),
+        (4, 5),
+        (6, 7),
+    ]
+    assert run(place, PARTS, giant=True).error is None
+    assert unindexed(place) == {"id_idx": 0}
+    assert_indexes_are_right(place)
+    # One part, so that compaction may join any neighbours.
+    assert run(place, Compact()).error is None
+    assert len(at(place).get_fragments()) == 1
+    assert unindexed(place) == {"id_idx": 0}
+    assert_indexes_are_right(place)
+
+
+def test_limits_leave_small_lags_alone(place: LocalPlace) -> None:
+    fill(place, fragments=4)
+    append(place, 1000, 50)
+    assert run(place, RefreshIndexes(max_lag_rows=50)).effect is None
+    assert run(place, RefreshIndexes(max_lag_ratio=0.2)).effect is None
+    assert run(place, RefreshIndexes(max_lag_rows=49, max_lag_ratio=0.1)).effect is not None
+    assert unindexed(place) == COVERED
+
+
+@pytest.mark.parametrize("settings", [{"max_lag_rows": -1}, {"max_lag_ratio": 2.0}, {"segment_rows": 0}])
+def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(settings))):
+        RefreshIndexes(**settings)
+
+
+def test_a_table_without_indexes_has_nothing_to_do(place: LocalPlace) -> None:
+    fill(place, indexes=False)
+    assert run(place, RefreshIndexes()).effect is None
+
+
+def test_vectors_and_words_are_extended_by_lance_in_one_task(place: LocalPlace) -> None:
+    catalog = place.open()
+    location = catalog.declare_table({"id": ["t"]}).location
+
+    def rows(first: int) -> pa.Table:
+        vectors = np.random.default_rng(first).random((300, 4), dtype=np.float32)
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 4)
+        text = [f"word{each} common" for each in range(first, first + 300)]
+        return pa.table({"id": np.arange(first, first + 300), "vector": column, "text": text})
+
+    lance.write_dataset(rows(0), location)
+    at(place).create_index("vector", "IVF_FLAT", num_partitions=2)
+    at(place).create_scalar_index("text", "INVERTED")
+    lance.write_dataset(rows(300), location, mode="append")
+    plan = planned(place)
+    assert [type(each).__name__ for each in plan.tasks] == ["Extend"]
+    assert run(place, PARTS, giant=True).error is None
+    assert unindexed(place) == {"text_idx": 0, "vector_idx": 0}
+    assert at(place).to_table(full_text_query="word450")["id"].to_pylist() == [450]
+    nearest = {"column": "vector", "q": rows(300)["vector"][7].as_py(), "k": 1, "nprobes": 2}
+    assert at(place).to_table(nearest=nearest)["id"].to_pylist() == [307]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_it_works_in_every_mode(tmp_path: Path, mode: str) -> None:
+    place = local_place(tmp_path, MODES[mode])
+    lagging(place)
+    assert run(place, PARTS).error is None
+    assert unindexed(place) == COVERED
+
+
+def test_a_version_of_a_managed_table_has_its_row(tmp_path: Path) -> None:
+    place = local_place(tmp_path, {**V2, "table_version_management": "true"})
+    lagging(place)
+    assert run(place, PARTS).error is None
+    assert version_rows(tmp_path, "t") == list(range(1, at(place).version + 1))
+
+
+CHANGES: dict[str, Callable[[LocalPlace], Any]] = {
+    "append": lambda place: append(place, 9000, 10),
+    "delete": lambda place: at(place).delete("id < 5 or id = 1003"),
+    "update": lambda place: at(place).update({"id": "id + 20000"}, where="id > 1100"),
+    "compact": lambda place: at(place).optimize.compact_files(),
+    "refresh": lambda place: at(place).optimize.optimize_indices(),
+    "drop the index": lambda place: at(place).drop_index("id_idx"),
+    "build it anew": lambda place: at(place).create_scalar_index("id", "BTREE", replace=True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("stable", [False, True])
+def test_whatever_others_do_meanwhile_queries_stay_right(
+    place: LocalPlace, change: str, stable: bool
+) -> None:
+    lagging(place, stable=stable)
+    plan = planned(place)
+    values = [
+        pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(each)).run(context_of(place))))
+        for each in plan.tasks
+    ]
+    CHANGES[change](place)
+    before = ids(place)
+    with suppress(ConcurrentModificationError):  # which has it planned again
+        plan.finish(context_of(place), values)
+    assert ids(place) == before
+    assert_indexes_are_right(place)
+    assert ("id_idx" in unindexed(place)) == (change != "drop the index")
+    assert run(place, PARTS).error is None
+    assert set(unindexed(place).values()) == {0}
+    assert_indexes_are_right(place)
+
+
+def test_a_dropped_table_is_told_and_what_was_built_goes(place: LocalPlace) -> None:
+    lagging(place)
+    before = index_directories(place)
+    plan = planned(place)
+    values = [each.run(context_of(place)) for each in plan.tasks]
+    place.open().drop_table({"id": ["t"]})
+    with pytest.raises(TableNotFoundError):
+        plan.finish(context_of(place), values)
+    assert index_directories(place) == before
+    place.open().undrop_table(["t"])
+    assert run(place, PARTS).error is None
+    assert unindexed(place) == COVERED
+
+
+def test_a_job_that_died_before_its_commit_is_done_by_the_next_run(place: LocalPlace) -> None:
+    lagging(place)
+    for each in planned(place).tasks:
+        each.run(context_of(place))
+    assert run(place, PARTS).error is None
+    assert unindexed(place) == COVERED
+    assert_indexes_are_right(place)
+
+
+def test_it_works_in_a_bucket(s3: S3Place) -> None:
+    lagging(s3)
+    assert run(s3, PARTS, giant=True).error is None
+    assert unindexed(s3) == COVERED
+    assert_indexes_are_right(s3)

@@ -1,0 +1,90 @@
+"""Upkeep of the manifest as a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from tests.support.jobs.compaction import context_of, reference, run
+from tests.support.managed_versions import V2
+from tests.support.roots import V1, LocalPlace, S3Place, declare, local_place, names
+
+from relance.errors import InvalidInputError, UnsupportedOperationError
+from relance.maintenance.layout.manifest_upkeep import MaintainManifest
+from relance.maintenance.maintain import maintain
+from relance.manifest.lance_manifest import LanceManifest
+from relance.manifest.upkeep import keep_up, look_ahead
+
+TABLES = [f"t{number:02}" for number in range(12)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> LocalPlace:
+    place = local_place(tmp_path, {**V2, "manifest_upkeep": "false"})
+    catalog = place.open()
+    for name in TABLES:
+        declare(catalog, name)
+    return place
+
+
+def test_a_dry_run_shows_what_is_due_and_changes_nothing(place: LocalPlace) -> None:
+    files = place.files()
+    report = maintain(reference(place), MaintainManifest(), dry_run=True)
+    (result,) = report.results
+    assert result.table == ()
+    assert result.planned is not None
+    assert result.planned.versions == 0
+    assert "indexes built: object_id, object_type, base_objects" in result.planned.note
+    assert place.files() == files
+
+
+def test_a_look_ahead_tells_what_a_round_then_does(place: LocalPlace) -> None:
+    manifest = context_of(place).manifest
+    assert isinstance(manifest, LanceManifest)
+    keep_up(manifest)
+    for file in range(3):  # sealed by another writer
+        rows = manifest.latest().dataset
+        assert rows is not None
+        one = rows.to_table(limit=1).drop_columns(["object_id"])
+        renamed = one.add_column(0, "object_id", pa.array([f"zz{file}"], pa.string()))
+        lance.write_dataset(renamed.select(rows.schema.names), rows.uri, mode="append")
+    due = look_ahead(manifest, keep_versions_for=timedelta())
+    assert due.files_merged == 3
+    assert due.versions_removed > 3
+    assert due.rows_indexed == 3
+    done = keep_up(manifest, keep_versions_for=timedelta())
+    assert (done.files_merged, done.indexes_built) == (due.files_merged, due.indexes_built)
+    assert done.versions_removed >= due.versions_removed  # and those that the round itself left
+
+
+def test_it_does_what_the_dry_run_showed_and_then_there_is_nothing_to_do(place: LocalPlace) -> None:
+    planned = run(place, MaintainManifest(), (), dry_run=True).planned
+    result = run(place, MaintainManifest(), ())
+    assert result.error is None
+    assert result.effect is not None
+    assert planned is not None
+    assert result.effect.files == planned.files
+    assert sorted(names(place.open())) == TABLES
+    assert run(place, MaintainManifest(), ()).effect is None
+
+
+def test_it_works_in_a_bucket(s3: S3Place) -> None:
+    place = replace(s3, mode={**V2, "manifest_upkeep": "false"})
+    for name in TABLES:
+        declare(place.open(), name)
+    result = run(place, MaintainManifest(), ())
+    assert result.error is None
+    assert result.effect is not None
+    assert sorted(names(place.open())) == TABLES
+    assert run(place, MaintainManifest(), ()).effect is None
+
+
+def test_without_a_manifest_or_with_a_table_it_is_refused(tmp_path: Path, place: LocalPlace) -> None:
+    bare = local_place(tmp_path / "bare", V1)
+    assert isinstance(run(bare, MaintainManifest(), ()).error, UnsupportedOperationError)
+    (named,) = maintain(reference(place), MaintainManifest(), [("t00",)]).results
+    assert isinstance(named.error, InvalidInputError)

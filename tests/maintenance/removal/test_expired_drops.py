@@ -1,0 +1,236 @@
+"""Purge as a job: what is due goes, in one go or in tasks under one claim, and nothing else does."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.jobs.roots import MODES, Root
+from tests.support.roots import S3Place
+
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
+    RelanceError,
+    ServiceUnavailableError,
+    TableNotFoundError,
+)
+from relance.lifecycle.status import NotFound, SoftDeleted
+from relance.maintenance.removal.expired_drops import PurgedInTasks, PurgeDropped
+
+T = ("t",)
+AT_ONCE = {"clock_skew": "0s"}
+SHORT = {**AT_ONCE, "claim_lease": "1s", "request_age_bound": "0s"}
+WAYS = {"in place": 20_000, "in tasks": 0}
+
+
+@pytest.fixture(params=list(MODES))
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Root:
+    return Root(str(tmp_path / "root"), {**MODES[request.param], **AT_ONCE})
+
+
+@pytest.fixture(params=list(WAYS))
+def way(request: pytest.FixtureRequest) -> int:
+    return WAYS[request.param]
+
+
+def _expired(root: Root, *names: str) -> None:
+    for name in names:
+        root.make(name, 1)
+        root.append(name, 2)
+        root.catalog.drop_table({"id": [name], "context": {"ttl_ms": "1"}})
+    time.sleep(0.01)
+
+
+def _data(root: Root) -> set[str]:
+    """Return the files of tables: not those of the catalog itself."""
+    return {each for each in root.all_keys() if "/" in each and not each.startswith("__manifest/")}
+
+
+def test_all_that_is_due_goes_and_nothing_else(root: Root, way: int) -> None:
+    root.make("live", 5)
+    root.make("young", 6)
+    root.catalog.drop_table({"id": ["young"]})
+    kept = _data(root)
+    _expired(root, "a", "b", "c")
+    gone = _data(root) - kept
+    planned = root.run(PurgeDropped(giant_files=way), dry_run=True)
+    assert [each.planned.files for each in planned if each.planned] == [len(gone) // 3] * 3
+    assert _data(root) == kept | gone
+    results = root.run(PurgeDropped(giant_files=way), giant_seconds=0)
+    assert [each.table for each in results] == [("a",), ("b",), ("c",)]
+    assert [each.error for each in results] == [None] * 3
+    effects = [each.effect for each in results if each.effect]
+    assert sum(each.files for each in effects) == len(gone)
+    assert [(each.files, each.bytes) for each in effects] == [
+        (each.planned.files, each.planned.bytes) for each in planned if each.planned
+    ]
+    assert _data(root) == kept
+    assert root.catalog.table_status(["a"]) == NotFound(("a",))
+    assert isinstance(root.catalog.table_status(["young"]), SoftDeleted)
+    assert root.values("live") == [5]
+    assert root.run(PurgeDropped(giant_files=way)) == []
+
+
+def test_named_tables_are_purged_before_their_time_only_by_force(root: Root, way: int) -> None:
+    root.make("live", 5)
+    root.make("t", 6)
+    root.catalog.drop_table({"id": ["t"]})
+    named = (("live",), ("none",), T)
+    results = root.run(PurgeDropped(giant_files=way), *named, giant_seconds=0)
+    kinds = [type(each.error) for each in results]
+    assert kinds == [InvalidTableStateError, TableNotFoundError, InvalidTableStateError]
+    root.catalog.undrop_table(["t"])
+    root.catalog.drop_table({"id": ["t"]})
+    old = PurgeDropped(deleted_before=datetime.now(UTC) - timedelta(days=1), force=True, giant_files=way)
+    assert root.run(old, T)[0].effect is None
+    assert root.run(PurgeDropped(force=True, giant_files=way), T, giant_seconds=0)[0].error is None
+    assert root.catalog.table_status(["t"]) == NotFound(T)
+    assert root.values("live") == [5]
+
+
+def test_what_is_undropped_after_the_plan_is_whole(root: Root) -> None:
+    _expired(root, "t")
+    plan = PurgeDropped(giant_files=0).plan(root.context, T)
+    assert isinstance(plan, PurgedInTasks)
+    assert pickle.loads(pickle.dumps(plan)) == plan
+    root.catalog.undrop_table(["t"])
+    with pytest.raises(ConcurrentModificationError):
+        plan.tasks[0].run(root.context)
+    with pytest.raises(ConcurrentModificationError):
+        plan.finish(root.context, [])
+    assert root.values("t") == [1, 2]
+
+
+def test_every_generation_of_a_name_goes_but_not_the_table_that_has_it_now(tmp_path: Path, way: int) -> None:
+    root = Root(str(tmp_path / "root"), {**MODES["V2"], **AT_ONCE})
+    root.make("other", 0)
+    for _ in range(2):
+        _expired(root, "t")
+        root.catalog.declare_table({"id": ["t"]})
+        root.catalog.drop_table({"id": ["t"], "context": {"ttl_ms": "1"}})
+    root.catalog.declare_table({"id": ["t"]})
+    kept = {each for each in _data(root) if root.location("t").rsplit("/", 1)[1] in each}
+    time.sleep(0.01)
+    (result,) = root.run(PurgeDropped(giant_files=way), giant_seconds=0)
+    assert result.error is None
+    assert {each for each in _data(root) if "_t/" in each} == kept
+    assert root.values("other") == [0]
+
+
+def test_a_purge_that_was_killed_between_tasks_and_end_is_finished_by_the_same_run(root: Root) -> None:
+    _expired(root, "t")
+    job = PurgeDropped(giant_files=0)
+    plan = job.plan(root.context, T)
+    assert plan is not None
+    for task in plan.tasks:
+        task.run(root.context)
+        task.run(root.context)  # a lost task is run again
+    with pytest.raises(RelanceError):
+        root.catalog.undrop_table(["t"])
+    (result,) = root.run(job, T, giant_seconds=0)
+    assert result.error is None
+    assert root.catalog.table_status(["t"]) == NotFound(T)
+
+
+def _purge_now(root: Root, job: PurgeDropped) -> None:
+    plan = job.plan(root.context, T)
+    assert plan is not None
+    plan.finish(root.context, [task.run(root.context) for task in plan.tasks])
+
+
+def test_a_purge_whose_process_is_gone_is_taken_over_after_its_lease(tmp_path: Path, way: int) -> None:
+    for mode in MODES.values():
+        root = Root(str(tmp_path / f"root{len(mode)}"), {**mode, **SHORT})
+        _expired(root, "t")
+        plan = PurgeDropped(giant_files=0).plan(root.context, T)
+        assert plan is not None
+        plan.tasks[0].run(root.context)
+        later = PurgeDropped(giant_files=way)
+        with pytest.raises(ConcurrentModificationError):
+            _purge_now(root, later)
+        assert later.targets(root.context) == []
+        time.sleep(1.1)
+        (result,) = root.run(later, giant_seconds=0)
+        assert result.error is None
+        assert root.catalog.table_status(["t"]) == NotFound(T)
+        with pytest.raises(ConcurrentModificationError):  # the first one, come back
+            plan.finish(root.context, [])
+
+
+def test_a_busy_store_only_delays_the_purge(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    _expired(root, "t")
+    storage = type(root.context.storage)
+    whole, failures = storage.delete_many, [0]
+
+    def flaky(self: Any, keys: Iterable[str]) -> None:
+        failures[0] += 1
+        if failures[0] <= 2:
+            raise ServiceUnavailableError("slow down")
+        whole(self, keys)
+
+    monkeypatch.setattr(storage, "delete_many", flaky)
+    (result,) = root.run(PurgeDropped(giant_files=0), giant_seconds=0)
+    assert result.error is None
+    assert result.attempts > 1
+    assert root.catalog.table_status(["t"]) == NotFound(T)
+
+
+@pytest.mark.parametrize("way", [0, 20_000])
+def test_tables_that_come_and_go_meanwhile_are_whole(root: Root, way: int) -> None:
+    _expired(root, *(f"gone{number}" for number in range(6)))
+    root.make("swing", 7)
+    root.make("grows", 0)
+    stop, grown, failures = threading.Event(), [0], []
+
+    def act() -> None:
+        try:
+            for number in range(1, 1000):
+                if stop.is_set():
+                    return
+                root.append("grows", number)
+                grown.append(number)
+                root.catalog.drop_table({"id": ["swing"]})
+                root.catalog.undrop_table(["swing"])
+                root.make(f"new{number}", number)
+        except RelanceError as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=act)
+    writer.start()
+    try:
+        results = root.run(PurgeDropped(giant_files=way), giant_seconds=0)
+    finally:
+        stop.set()
+        writer.join()
+    assert failures == []
+    assert [each.error for each in results] == [None] * 6
+    assert root.values("swing") == [7]
+    assert root.values("grows") == grown
+    for number in grown[1:-1]:
+        assert root.values(f"new{number}") == [number]
+
+
+def test_on_s3_the_same_is_done(s3: S3Place, way: int) -> None:
+    root = Root(s3.root, dict(AT_ONCE), s3.server.storage_options())
+    root.make("live", 5)
+    kept = _data(root)
+    _expired(root, "a", "b")
+    results = root.run(PurgeDropped(giant_files=way, rate_limit=1000), giant_seconds=0)
+    assert [each.error for each in results] == [None] * 2
+    assert _data(root) == kept
+    assert root.values("live") == [5]
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="time zone"):
+        PurgeDropped(deleted_before=datetime(2026, 1, 1))  # noqa: DTZ001  # that is what is refused
+    with pytest.raises(InvalidInputError, match="rate_limit"):
+        PurgeDropped(rate_limit=0)

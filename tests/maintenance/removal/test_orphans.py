@@ -1,0 +1,333 @@
+"""Orphans: what nothing names goes when it is old, and nothing else does."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import lance
+import pyarrow as pa
+import pytest
+from tests.support.jobs.roots import DAY, MODES, Root, age
+from tests.support.scenarios.lifecycle import (
+    TABLE,
+    Step,
+    creates,
+    creates_of_files,
+    history,
+    make_scenario,
+)
+
+from relance.errors import InvalidInputError, RelanceError, UnsupportedOperationError
+from relance.lifecycle.status import NotFound
+from relance.locations import MARKER_SUFFIX
+from relance.maintenance.removal import orphans
+from relance.maintenance.removal.leftovers import Kept, Kind, Orphan, measure
+from relance.maintenance.removal.orphans import OrphanPlan, Outcome, RemoveDirectory, RemoveOrphans
+from relance.operations.context import Context
+from relance.storage.protocol import ObjectInfo
+from relance.testing.explorer import Budget, Exploration, Run, explore
+from relance.testing.lifecycle_model import Kind as ShownKind
+from relance.testing.lifecycle_model import Name, Verb, observe
+
+HASHED = "0123abcd_n$lost"
+
+
+def _leave(root: Root, directory: str, *, files: int = 3) -> set[str]:
+    """Leave what a job leaves that was killed before its commit."""
+    folder = Path(root.uri) / directory / "data"
+    folder.mkdir(parents=True)
+    for number in range(files):
+        (folder / f"{number}.lance").write_bytes(b"x" * 10)
+    return {f"{directory}/data/{number}.lance" for number in range(files)}
+
+
+def _full_root(root: Root) -> None:
+    """Fill a root with everything that must stay."""
+    root.make("live", 1)
+    root.make("dropped", 2)
+    root.catalog.drop_table({"id": ["dropped"]})
+    root.make("hidden", 3)
+    root.catalog.deregister_table({"id": ["hidden"]})
+    root.catalog.declare_table({"id": ["declared"]})
+    if "manifest_enabled" not in root.mode:
+        root.catalog.create_namespace({"id": ["n"]})
+        lance.write_dataset(pa.table({"a": [4]}), f"{root.uri}/elsewhere/there")
+        root.catalog.register_table({"id": ["n", "there"], "location": "elsewhere/there"})
+        root.make("renamed", 5)
+        root.catalog.rename_table({"id": ["renamed"], "new_table_name": "moved"})
+    for foreign in (
+        "notes/read me.txt",
+        "photo.lances/1.jpg",
+        "20260101_backup/part-0.parquet",
+        "20260102_backup/data/part-0.parquet",
+        "photo.lance/1.jpg",
+    ):
+        (Path(root.uri) / foreign).parent.mkdir(parents=True, exist_ok=True)
+        (Path(root.uri) / foreign).write_text("not ours")
+
+
+def _orphans_of(root: Root) -> dict[str, set[str]]:
+    found = {}
+    if root.mode.get("dir_listing_enabled") != "false":
+        found["lost.lance"] = _leave(root, "lost.lance")
+        (Path(root.uri) / "lost.creating").write_bytes(b"")
+    if "manifest_enabled" not in root.mode:
+        found[HASHED] = _leave(root, HASHED)
+    return found
+
+
+def _files(root: Root) -> set[str]:
+    """Return the files of directories: not markers, and not the catalog's own table."""
+    return {each for each in root.all_keys() if "/" in each and not each.startswith("__manifest/")}
+
+
+def test_only_old_directories_that_nothing_names_go(root: Root) -> None:
+    _full_root(root)
+    kept = _files(root)
+    found = _orphans_of(root)
+    assert root.run(RemoveOrphans())[0].effect is not None
+    assert _files(root) == kept.union(*found.values())  # all are young
+    age(Path(root.uri), 25 * 3600)
+    planned = root.run(RemoveOrphans(), dry_run=True)[0].planned
+    assert planned is not None
+    assert (planned.files, planned.bytes) == (3 * len(found), 30 * len(found))
+    assert "foreign" in planned.note
+    assert _files(root) == kept.union(*found.values())
+    (result,) = root.run(RemoveOrphans(), giant_seconds=0)
+    assert result.error is None
+    assert result.effect is not None
+    assert (result.table, result.effect.files, result.effect.bytes) == ((), planned.files, planned.bytes)
+    assert _files(root) == kept
+    assert root.values("live") == [1]
+    root.catalog.undrop_table(["dropped"])
+    assert root.values("dropped") == [2]
+    if "manifest_enabled" not in root.mode:
+        assert root.values("moved") == [5]
+    again = root.run(RemoveOrphans())[0].effect
+    assert again is None or again.files == 0
+    root.make("lost", 9)  # the name can be used again
+    assert root.values("lost") == [9]
+
+
+def test_one_young_file_or_one_of_unknown_age_keeps_a_directory(root: Root) -> None:
+    found = _orphans_of(root)
+    age(Path(root.uri), 2 * DAY)
+    for directory in found:
+        (Path(root.uri) / directory / "data" / "9.lance").write_bytes(b"new")
+    effect = root.run(RemoveOrphans())[0].effect
+    assert effect is not None
+    assert effect.files == 0
+    assert f"{len(found)} young" in effect.note
+    now = datetime.now(UTC)
+    infos = [ObjectInfo("a", 1, now - timedelta(days=9), None), ObjectInfo("b", 1, None, None)]
+    assert measure(infos, now) is Kept.UNKNOWN_AGE
+    assert measure([], now) is Kept.UNKNOWN_AGE
+
+
+def test_the_floor_is_lowered_only_by_name(root: Root) -> None:
+    for span in (timedelta(hours=23), timedelta(-1)):
+        with pytest.raises(InvalidInputError):
+            RemoveOrphans(span)
+    found = _orphans_of(root)
+    job = RemoveOrphans(timedelta(0), allow_young=True)
+    effect = root.run(job)[0].effect
+    assert effect is not None
+    assert effect.files == 3 * len(found)
+    assert isinstance(root.run(job, ("t",))[0].error, InvalidInputError)
+
+
+def test_a_directory_with_versions_goes_only_when_that_is_asked_for(tmp_path: Path) -> None:
+    root = Root(str(tmp_path / "root"), MODES["V2"])
+    root.make("other", 1)
+    lance.write_dataset(pa.table({"a": [4]}), f"{root.uri}/{HASHED}")
+    age(tmp_path / "root", 2 * DAY)
+    effect = root.run(RemoveOrphans())[0].effect
+    assert effect is not None
+    assert (effect.files, effect.note) == (0, "0 directories removed; stay: 1 with versions")
+    effect = root.run(RemoveOrphans(with_versions=True))[0].effect
+    assert effect is not None
+    assert effect.files > 2
+    assert not any(each.startswith(HASHED) for each in root.all_keys())
+    assert root.catalog.list_dropped_tables() == []
+    assert root.values("other") == [1]
+
+
+def test_a_directory_that_a_clone_reads_stays_until_the_clone_is_gone(tmp_path: Path) -> None:
+    root = Root(str(tmp_path / "root"), MODES["V2"])
+    root.make("other", 1)
+    base = lance.write_dataset(pa.table({"a": [4]}), f"{root.uri}/{HASHED}")
+    base.shallow_clone(f"{root.uri}/clone.lance", base.version)
+    root.catalog.register_table({"id": ["clone"], "location": "clone.lance"})
+    for gone in (lambda: None, lambda: root.catalog.drop_table({"id": ["clone"]})):
+        gone()
+        age(tmp_path / "root", 2 * DAY)
+        effect = root.run(RemoveOrphans(with_versions=True))[0].effect
+        assert effect is not None
+        assert (effect.files, effect.note) == (0, "0 directories removed; stay: 1 read by clones")
+    root.catalog.undrop_table(["clone"])
+    assert root.values("clone") == [4]
+    root.catalog.drop_table({"id": ["clone"]})
+    root.catalog.purge_table(["clone"], force=True)
+    effect = root.run(RemoveOrphans(with_versions=True))[0].effect
+    assert effect is not None
+    assert effect.files > 2
+
+
+def test_without_its_manifest_a_root_is_left_alone(tmp_path: Path) -> None:
+    Root(str(tmp_path / "root"), {}).make("t", 1)
+    root = Root(str(tmp_path / "root"), MODES["V1"])
+    _leave(root, "lost.lance")
+    age(tmp_path / "root", 2 * DAY)
+    assert isinstance(root.run(RemoveOrphans())[0].error, UnsupportedOperationError)
+
+
+def test_what_becomes_a_table_after_the_plan_stays(root: Root) -> None:
+    found = _orphans_of(root)
+    age(Path(root.uri), 2 * DAY)
+    plan = RemoveOrphans().plan(root.context, ())
+    assert isinstance(plan, OrphanPlan)
+    assert pickle.loads(pickle.dumps(plan)) == plan
+    before = {}
+    for directory in found:
+        lance.write_dataset(pa.table({"a": [1]}), f"{root.uri}/{directory}")
+        before[directory] = root.all_keys(directory)
+        if directory == HASHED:
+            root.catalog.create_namespace({"id": ["n"]})
+            root.catalog.register_table({"id": ["n", "lost"], "location": directory})
+    outcomes = [task.run(root.context) for task in plan.tasks]
+    assert [each.files for each in outcomes] == [0] * len(found)
+    assert all(each.kept for each in outcomes)
+    for directory in found:
+        assert root.all_keys(directory) == before[directory]
+
+
+def test_killed_at_any_delete_the_next_run_finishes(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    _orphans_of(root)
+    age(Path(root.uri), 2 * DAY)
+    storage = type(root.context.storage)
+    plan = RemoveOrphans().plan(root.context, ())
+    assert plan is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "delete_many", mock.Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(storage, "delete_below", mock.Mock(side_effect=KeyboardInterrupt))
+        for task in plan.tasks:
+            with pytest.raises(KeyboardInterrupt):
+                task.run(root.context)
+    assert root.run(RemoveOrphans())[0].error is None
+    assert not any(each.startswith(HASHED) for each in root.all_keys())
+    # The purge of what lay in the directory of its name has begun: it is taken over after its lease.
+    assert root.catalog.table_status(["lost"]) == NotFound(("lost",))
+
+
+def test_creates_and_drops_that_run_meanwhile_are_whole(root: Root) -> None:
+    _orphans_of(root)
+    age(Path(root.uri), 2 * DAY)
+    stop = threading.Event()
+    made: list[int] = []
+    failures: list[RelanceError] = []
+
+    def act() -> None:
+        try:
+            while not stop.is_set() or len(made) < 3:
+                number = len(made)
+                root.make(f"t{number}", number)
+                root.catalog.drop_table({"id": [f"t{number}"]})
+                root.catalog.undrop_table([f"t{number}"])
+                made.append(number)
+        except RelanceError as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=act)
+    writer.start()
+    try:
+        for _ in range(3):
+            assert root.run(RemoveOrphans())[0].error is None
+    finally:
+        stop.set()
+        writer.join()
+    assert failures == []
+    for number in made:
+        assert root.values(f"t{number}") == [number]
+
+
+def test_on_s3_the_same_is_done(s3_root: Root) -> None:
+    s3_root.make("t", 1)
+    storage = s3_root.context.storage
+    for directory in ("lost.lance", HASHED):
+        for number in range(3):
+            storage.create(f"{directory}/data/{number}.lance", b"x")
+    assert "2 young" in (s3_root.run(RemoveOrphans(), dry_run=True)[0].planned or mock.Mock()).note
+    effect = s3_root.run(RemoveOrphans(timedelta(0), allow_young=True))[0].effect
+    assert effect is not None
+    assert effect.files == 6
+    assert not any(each.startswith(("lost.lance/", HASHED)) for each in s3_root.all_keys())
+    assert s3_root.values("t") == [1]
+
+
+def leftovers() -> Step:
+    """What a create leaves that died before its commit."""
+    return Verb.OTHER.value, lambda context: context.storage.create(f"{TABLE}.lance/data/lost.lance", b'"x"')
+
+
+def _remove(context: Context) -> Outcome:
+    orphan = Orphan(f"{TABLE}.lance", Kind.AT_HOME, 1, 1)
+    return RemoveDirectory(orphan, datetime.max.replace(tzinfo=UTC), None).run(context)
+
+
+def removes() -> Step:
+    return Verb.OTHER.value, _remove
+
+
+def _explore(create: Step, budget: Budget) -> Exploration:
+    """Explore a removal beside a create; what the create says must be so when all are done."""
+    scenario = make_scenario([[removes()], [create]], start=[leftovers()])
+
+    def check(run: Run) -> str | None:
+        seen, broken = observe(run.store.snapshot(), TABLE)
+        if broken is not None:
+            return f"broken table ({seen.kind}): {broken}"
+        created = [call.answer for call in history(run) if call.verb is Verb.CREATE]
+        resting = not any(actor.waiting for actor in run.actors)
+        hidden = seen.kind is not ShownKind.LIVE and not (budget.crashes and _is_whole(run))
+        if resting and created == ["ok"] and hidden:
+            return f"the create was answered, and there is {seen}"
+        return None
+
+    return explore(replace(scenario, check=check), budget)
+
+
+def _is_whole(run: Run) -> bool:
+    """Tell whether the table that was created is there behind its marker: it only has to be registered."""
+    objects = run.store.snapshot()
+    objects.pop(TABLE + MARKER_SUFFIX, None)
+    return observe(objects, TABLE) == (Name(ShownKind.LIVE, "b"), None)
+
+
+@pytest.mark.parametrize(
+    ("create", "budget"),
+    [
+        pytest.param(creates("b"), Budget(crashes=1), id="create"),
+        pytest.param(creates_of_files("b"), Budget(), id="create of files"),
+    ],
+)
+def test_a_create_that_slept_never_reports_a_table_whose_files_went(create: Step, budget: Budget) -> None:
+    result = _explore(create, budget)
+    assert result.violation is None, result.violation
+    assert result.states > 50
+
+
+def test_without_the_marker_a_create_that_slept_loses_its_files() -> None:
+    def delete(context: Context, directory: str, options: object) -> Any:
+        for each in list(context.storage.list_recursive(directory)):
+            context.storage.delete(each.key)
+        return mock.Mock(error=None, files=1, bytes=1)
+
+    with mock.patch.object(orphans, "_purge_at_home", delete):
+        result = _explore(creates("b"), Budget())
+    assert result.violation is not None

@@ -1,0 +1,205 @@
+"""Old versions go with exactly the files that only they need."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from lance.fragment import write_fragments
+from tests.support.cleaning import ID, Lake, with_versions
+
+from relance import AutoCleanup, CleanupPolicy
+from relance.errors import InvalidInputError, InvalidTableStateError, RelanceError, TableNotFoundError
+
+NOW = timedelta(0)
+
+
+def test_versions_go_with_their_files_and_nothing_is_left_behind(lake: Lake) -> None:
+    with_versions(lake)
+    before = lake.files()
+    stats = lake.catalog.cleanup_old_versions(ID, older_than=NOW)
+    assert stats.versions == (1, 2, 3, 4, 5)
+    assert stats.old_versions == 5
+    assert stats.data_files == 4
+    assert stats.transaction_files == 5
+    assert not stats.dry_run
+    assert stats.failed_deletes == 0
+    assert lake.files() == lake.needed()
+    assert len(before - lake.files()) == 5 + stats.data_files + stats.transaction_files
+    assert lake.values() == [5, 6]
+    assert lake.versions() == [6]
+
+
+def test_a_tag_in_the_middle_keeps_exactly_its_files(lake: Lake) -> None:
+    with_versions(lake)
+    lake.dataset().tags.create("keep", 4)
+    stats = lake.catalog.cleanup_old_versions(ID, older_than=NOW, error_if_tagged_old_versions=False)
+    assert stats.versions == (1, 2, 3, 5)
+    assert lake.files() - {"_refs/tags/keep.json"} == lake.needed()
+    assert lake.values("keep") == [3, 4]
+    assert lake.values() == [5, 6]
+    assert lake.versions() == [4, 6]
+
+
+def test_a_tagged_version_in_the_window_is_an_error_and_nothing_goes(lake: Lake) -> None:
+    with_versions(lake)
+    lake.dataset().tags.create("keep", 2)
+    before = lake.files()
+    with pytest.raises(InvalidTableStateError, match="'keep'"):
+        lake.catalog.cleanup_old_versions(ID, older_than=NOW)
+    assert lake.files() == before
+    assert lake.catalog.cleanup_old_versions(ID, before_version=2).versions == (1,)
+
+
+def test_a_dry_run_says_what_would_go_and_removes_nothing(lake: Lake) -> None:
+    with_versions(lake)
+    before = lake.files()
+    told = lake.catalog.cleanup_old_versions(ID, retain_versions=2, dry_run=True)
+    assert told.dry_run
+    assert told.versions == (1, 2, 3, 4)
+    assert lake.files() == before
+    done = lake.catalog.cleanup_old_versions(ID, retain_versions=2)
+    assert (done.bytes_removed, done.data_files, done.old_versions) == (
+        told.bytes_removed,
+        told.data_files,
+        told.old_versions,
+    )
+
+
+def test_without_a_rule_young_versions_stay(lake: Lake) -> None:
+    with_versions(lake)
+    assert lake.catalog.cleanup_old_versions(ID).versions == ()
+    assert lake.versions() == [1, 2, 3, 4, 5, 6]
+
+
+def test_old_versions_are_readable_after_a_delete_until_the_cleanup(lake: Lake) -> None:
+    lake.make([1, 2, 3])
+    lake.dataset().delete("a = 2")
+    assert lake.values() == [1, 3]
+    assert lake.values(1) == [1, 2, 3]
+    lake.catalog.cleanup_old_versions(ID, older_than=NOW)
+    assert lake.values() == [1, 3]
+    assert lake.versions() == [2]
+
+
+def test_files_that_were_never_committed_stay_unless_asked_for(lake: Lake) -> None:
+    lake.make([1])
+    write_fragments(pa.table({"a": [9]}), lake.uri, mode="append")
+    stray = lake.files() - lake.needed()
+    assert len(stray) == 1
+    assert lake.catalog.cleanup_old_versions(ID, older_than=NOW).data_files == 0
+    assert lake.files() >= stray
+    assert lake.catalog.cleanup_old_versions(ID, older_than=NOW, delete_unverified=True).data_files == 1
+    assert not lake.files() & stray
+
+
+def test_a_branch_keeps_what_it_began_with(lake: Lake) -> None:
+    with_versions(lake)
+    branch = lake.dataset(2).create_branch("old")
+    lake.catalog.cleanup_old_versions(ID, older_than=NOW)
+    assert sorted(branch.to_table()["a"].to_pylist()) == [1, 2]
+    assert lake.values() == [5, 6]
+
+
+def test_appends_during_a_cleanup_are_not_lost(lake: Lake) -> None:
+    with_versions(lake)
+    stop = threading.Event()
+    written: list[int] = []
+
+    def write() -> None:
+        while not stop.is_set() or len(written) < 5:
+            lake.append(100 + len(written))
+            written.append(100 + len(written))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(6):
+            lake.catalog.cleanup_old_versions(ID, retain_versions=3)
+    finally:
+        stop.set()
+        writer.join()
+    assert lake.values() == sorted([5, 6, *written])
+    assert lake.catalog.validate_table(ID, every_version=True).ok
+
+
+def test_a_policy_can_be_given_whole(lake: Lake) -> None:
+    with_versions(lake)
+    stats = lake.catalog.cleanup_old_versions(ID, policy=CleanupPolicy(before_version=3, rate_limit=1000))
+    assert stats.versions == (1, 2)
+    with pytest.raises(InvalidInputError, match="either"):
+        lake.catalog.cleanup_old_versions(ID, policy=CleanupPolicy(before_version=3), retain_versions=1)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"retain_versions": 0},
+        {"before_version": 0},
+        {"rate_limit": 0},
+        {"older_than": timedelta(-1)},
+        {"older_than": "soon"},
+    ],
+)
+def test_bad_rules_are_refused_and_nothing_goes(lake: Lake, rules: dict[str, object]) -> None:
+    with_versions(lake)
+    before = lake.files()
+    with pytest.raises(InvalidInputError):
+        lake.catalog.cleanup_old_versions(ID, **rules)  # type: ignore[arg-type]
+    assert lake.files() == before
+
+
+def test_what_is_not_there_cannot_be_cleaned(lake: Lake) -> None:
+    with pytest.raises(TableNotFoundError):
+        lake.catalog.cleanup_old_versions(["nope"])
+    lake.catalog.declare_table({"id": ["declared"]})
+    with pytest.raises(TableNotFoundError):
+        lake.catalog.cleanup_old_versions(["declared"])
+    lake.make([1])
+    lake.catalog.drop_table({"id": ID})
+    with pytest.raises(TableNotFoundError):
+        lake.catalog.cleanup_old_versions(ID)
+
+
+def test_human_ages_are_understood(lake: Lake) -> None:
+    with_versions(lake)
+    assert lake.catalog.cleanup_old_versions(ID, older_than="7d").versions == ()
+    assert lake.catalog.cleanup_old_versions(ID, older_than="0s").versions == (1, 2, 3, 4, 5)
+
+
+class TestAutoCleanup:
+    def test_it_is_off_then_on_then_off(self, lake: Lake) -> None:
+        lake.make([1])
+        assert lake.catalog.get_auto_cleanup(ID) is None
+        wanted = AutoCleanup(interval=3, older_than=timedelta(hours=36))
+        assert lake.catalog.set_auto_cleanup(ID, wanted) == 2
+        assert lake.catalog.get_auto_cleanup(ID) == wanted
+        assert lake.versions() == [1, 2]
+        lake.catalog.set_auto_cleanup(ID, None)
+        assert lake.catalog.get_auto_cleanup(ID) is None
+
+    def test_lance_obeys_it(self, lake: Lake) -> None:
+        lake.make([1])
+        lake.catalog.set_auto_cleanup(ID, AutoCleanup(interval=2, older_than=timedelta(0)))
+        for value in range(2, 8):
+            lake.append(value)
+        assert len(lake.dataset().versions()) < 4
+        assert lake.values() == [1, 2, 3, 4, 5, 6, 7]
+
+    @pytest.mark.parametrize("wanted", [AutoCleanup(0, timedelta(1)), AutoCleanup(1, timedelta(-1))])
+    def test_what_makes_no_sense_is_refused(self, lake: Lake, wanted: AutoCleanup) -> None:
+        lake.make([1])
+        with pytest.raises(InvalidInputError):
+            lake.catalog.set_auto_cleanup(ID, wanted)
+        assert lake.versions() == [1]
+
+    def test_of_what_is_not_there(self, lake: Lake) -> None:
+        for act in (
+            lambda: lake.catalog.get_auto_cleanup(ID),
+            lambda: lake.catalog.set_auto_cleanup(ID, None),
+        ):
+            with pytest.raises(RelanceError) as caught:
+                act()
+            assert isinstance(caught.value, TableNotFoundError)

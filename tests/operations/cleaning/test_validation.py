@@ -1,0 +1,75 @@
+"""Whether every file of a table is there and can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.cleaning import ID, Lake, with_versions
+
+from relance.errors import TableNotFoundError
+
+
+def _data_file(lake: Lake, version: int | None = None) -> Path:
+    fragment = lake.dataset(version).get_fragments()[0]
+    return Path(lake.uri) / "data" / str(fragment.data_files()[0].path)
+
+
+def test_a_whole_table_is_whole(lake: Lake) -> None:
+    with_versions(lake)
+    found = lake.catalog.validate_table(ID)
+    assert found.ok
+    assert found.id == ("t",)
+    assert (found.version, found.versions) == (6, 1)
+    assert found.files == 4  # two of data, one manifest, one transaction
+    assert found.bytes > 0
+    every = lake.catalog.validate_table(ID, every_version=True)
+    assert every.ok
+    assert every.versions == 6
+    assert every.files == len(lake.files())
+
+
+def test_a_missing_file_is_named(lake: Lake) -> None:
+    with_versions(lake)
+    gone = _data_file(lake)
+    gone.unlink()
+    found = lake.catalog.validate_table(ID)
+    assert not found.ok
+    assert found.missing == (f"data/{gone.name}",)
+
+
+def test_a_file_that_only_an_old_version_misses_is_found_when_asked(lake: Lake) -> None:
+    with_versions(lake)
+    gone = _data_file(lake, 1)
+    gone.unlink()
+    assert lake.catalog.validate_table(ID).ok
+    assert lake.catalog.validate_table(ID, every_version=True).missing == (f"data/{gone.name}",)
+
+
+@pytest.mark.parametrize("left", [0, 10])
+def test_a_file_that_was_cut_off_is_unreadable(lake: Lake, left: int) -> None:
+    with_versions(lake)
+    cut = _data_file(lake)
+    cut.write_bytes(cut.read_bytes()[:left])
+    found = lake.catalog.validate_table(ID)
+    assert not found.ok
+    assert len(found.unreadable) == 1
+    assert found.unreadable[0].startswith(f"data/{cut.name}: ")
+    assert str(lake.root) not in found.unreadable[0]
+
+
+def test_a_table_with_deletions_and_an_index_is_whole(lake: Lake) -> None:
+    lake.make(list(range(100)))
+    dataset = lake.dataset()
+    dataset.create_scalar_index("a", "BTREE")
+    dataset.delete("a < 10")
+    found = lake.catalog.validate_table(ID)
+    assert found.ok, found
+    (deletion,) = (Path(lake.uri) / "_deletions").iterdir()
+    deletion.unlink()
+    assert lake.catalog.validate_table(ID).missing == (f"_deletions/{deletion.name}",)
+
+
+def test_what_is_not_there_cannot_be_validated(lake: Lake) -> None:
+    with pytest.raises(TableNotFoundError):
+        lake.catalog.validate_table(ID)

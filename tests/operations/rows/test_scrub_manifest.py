@@ -1,0 +1,151 @@
+"""Scrub finds what does not fit in the manifest, says what would mend it, and mends when asked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from tests.support.lifecycle import ipc
+
+import relance
+from relance.errors import UnsupportedOperationError
+from relance.manifest.schema import SCHEMA, WRITER_FLAGS_KEY
+from relance.operations.findings import Finding, Problem
+from relance.operations.rows import purge as rows_purge
+from relance.testing.clock import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(datetime.now(UTC))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, clock: ManualClock) -> relance.DirectoryNamespace:
+    found = relance.DirectoryNamespace(clock=clock, root=str(tmp_path), manifest_upkeep="false")
+    found.create_namespace({"id": ["a"]})
+    found.create_table({"id": ["a", "t"]}, ipc(1))
+    found.create_table({"id": ["home"]}, ipc(1))
+    return found
+
+
+def add_row(root: Path, object_id: str, location: str | None, metadata: str | None = None) -> None:
+    """Write a row as another client might."""
+    row = {"object_id": object_id, "object_type": "table", "location": location, "metadata": metadata}
+    lance.write_dataset(pa.Table.from_pylist([row], schema=SCHEMA), f"{root}/__manifest", mode="append")
+
+
+def kinds(findings: list[Finding]) -> list[tuple[str, Problem]]:
+    return [(each.name, each.problem) for each in findings]
+
+
+def location(catalog: relance.DirectoryNamespace, *parts: str) -> Path:
+    return Path(str(catalog.describe_table({"id": list(parts)}).location))
+
+
+def test_nothing_is_wrong_with_what_we_write(catalog: relance.DirectoryNamespace) -> None:
+    catalog.drop_table({"id": ["a", "t"]})
+    catalog.drop_table({"id": ["home"]})
+    catalog.rename_table({"id": catalog_table(catalog), "new_table_name": "u"})
+    assert catalog.scrub() == []
+
+
+def catalog_table(catalog: relance.DirectoryNamespace) -> list[str]:
+    """Create one more root table and return its id."""
+    catalog.create_table({"id": ["r"]}, ipc(1))
+    return ["r"]
+
+
+def test_duplicate_and_damaged_rows_are_named_and_left_alone(
+    catalog: relance.DirectoryNamespace, tmp_path: Path
+) -> None:
+    add_row(tmp_path, "a$t", "elsewhere")
+    add_row(tmp_path, "a$json", "x", "not JSON")
+    add_row(
+        tmp_path, "a$marker", "y", json.dumps({"relance.marker": "not a marker, and long enough to hide" * 3})
+    )
+    before = lance.dataset(f"{tmp_path}/__manifest").version
+    expected = [
+        ("a$json", Problem.DAMAGED_ROW),
+        ("a$marker", Problem.DAMAGED_ROW),
+        ("a$t", Problem.DUPLICATE_ROW),
+    ]
+    assert [each for each in kinds(catalog.scrub(repair=True)) if each[0].startswith("a$")] == expected
+    assert lance.dataset(f"{tmp_path}/__manifest").version == before
+
+
+@pytest.mark.parametrize("bad", ["", "../x", "__manifest", "a/../b", None])
+def test_a_location_that_cannot_be_a_tables_is_reported_and_never_deleted(
+    catalog: relance.DirectoryNamespace, tmp_path: Path, bad: str | None
+) -> None:
+    add_row(tmp_path, "a$bad", bad)
+    assert kinds(catalog.scrub(repair=True)) == [("a$bad", Problem.BAD_LOCATION)]
+    assert (tmp_path / "__manifest").is_dir()
+
+
+def test_rows_without_files_and_objects_without_a_namespace_are_reported(
+    catalog: relance.DirectoryNamespace, tmp_path: Path
+) -> None:
+    shutil.rmtree(location(catalog, "a", "t"))
+    shutil.copytree(tmp_path / "home.lance", tmp_path / "12345678_lost")
+    add_row(tmp_path, "gone$t", "12345678_lost")
+    assert kinds(catalog.scrub()) == [("a$t", Problem.ROW_WITHOUT_FILES), ("gone$t", Problem.NO_NAMESPACE)]
+
+
+def test_a_directory_that_no_row_leads_to_is_reported(
+    catalog: relance.DirectoryNamespace, tmp_path: Path
+) -> None:
+    shutil.copytree(location(catalog, "a", "t"), tmp_path / "0123abcd_a$loser")
+    assert kinds(catalog.scrub(repair=True)) == [("0123abcd_a$loser", Problem.ORPHAN_DIRECTORY)]
+    assert (tmp_path / "0123abcd_a$loser").is_dir()
+
+
+def test_a_row_that_does_not_follow_its_marker_is_mended(
+    catalog: relance.DirectoryNamespace, tmp_path: Path, clock: ManualClock
+) -> None:
+    flat = relance.DirectoryNamespace(clock=clock, root=str(tmp_path), manifest_enabled="false")
+    flat.drop_table({"id": ["home"]})  # a client without the manifest
+    assert kinds(catalog.scrub()) == [("home", Problem.OUT_OF_STEP)]
+    (finding,) = catalog.scrub(repair=True)
+    assert finding.repaired
+    assert catalog.scrub() == []
+    assert [each.id for each in catalog.list_dropped_tables()] == [("home",)]
+
+
+def test_a_purge_whose_holder_is_gone_is_finished(
+    catalog: relance.DirectoryNamespace, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.drop_table({"id": ["a", "t"]})
+    with monkeypatch.context() as patch:
+        patch.setattr(rows_purge, "delete_directory", _die)
+        with pytest.raises(KeyboardInterrupt):
+            catalog.purge_table(["a", "t"], force=True)
+    assert catalog.scrub() == []  # it may still be at work
+    clock.advance(timedelta(hours=1))
+    (finding,) = catalog.scrub(repair=True)
+    assert finding.problem is Problem.STALE_PURGE
+    assert finding.repaired
+    assert catalog.list_dropped_tables() == []
+
+
+def _die(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_manifest_of_the_future_is_explained_and_not_changed(
+    catalog: relance.DirectoryNamespace, tmp_path: Path
+) -> None:
+    lance.dataset(f"{tmp_path}/__manifest").update_metadata({WRITER_FLAGS_KEY: str(1 << 60)})
+    with pytest.raises(UnsupportedOperationError, match="newer one is needed to change"):
+        catalog.create_namespace({"id": ["b"]})
+    lance.dataset(f"{tmp_path}/__manifest").update_metadata(
+        {"lance.namespace.manifest.reader_feature_flags": "2"}
+    )
+    (finding,) = catalog.scrub(repair=True)
+    assert finding.problem is Problem.UNREADABLE_MANIFEST
+    assert "newer one is needed" in finding.remedy

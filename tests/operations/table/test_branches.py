@@ -1,0 +1,111 @@
+"""Branches of a table, in each mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.roots import LocalPlace, describe, versions
+from tests.support.tables import (
+    BRANCH_EXISTS,
+    BRANCH_NOT_FOUND,
+    INVALID_INPUT,
+    INVALID_TABLE_STATE,
+    ROWS,
+    TABLE_NOT_FOUND,
+    VERSION_NOT_FOUND,
+    call,
+    opened,
+    refused_without_a_trace,
+)
+
+from relance import DirectoryNamespace
+
+
+@pytest.fixture
+def branched(catalog: DirectoryNamespace) -> DirectoryNamespace:
+    """A catalog whose table has two versions, and the branch `work` with a third of its own."""
+    opened(catalog).insert(ROWS.slice(0, 10), mode="append")
+    call(catalog, "create_table_branch", name="work")
+    call(catalog, "alter_table_drop_columns", columns=["name"], branch="work")
+    return catalog
+
+
+def test_a_branch_has_versions_of_its_own(branched: DirectoryNamespace) -> None:
+    assert opened(branched).version == 2
+    assert versions(branched, "t", branch="work")[-1] == 3
+    assert "name" in opened(branched).schema.names
+    assert "name" not in opened(branched, "work").schema.names
+    assert describe(branched, "t", branch="work").version == 3
+
+
+def test_a_branch_says_where_it_began(branched: DirectoryNamespace) -> None:
+    call(branched, "create_table_branch", name="old", from_version=1)
+    call(branched, "create_table_branch", name="team/next", from_branch="work")
+    call(branched, "create_table_branch", name="again", from_branch="main", from_version=2)
+    told = call(branched, "list_table_branches").branches
+    assert {name: (each.parent_branch, each.parent_version) for name, each in told.items()} == {
+        "again": (None, 2),
+        "old": (None, 1),
+        "team/next": ("work", 3),
+        "work": (None, 2),
+    }
+    assert opened(branched, "old").count_rows() == ROWS.num_rows
+    assert "name" not in opened(branched, "team/next").schema.names
+
+
+def test_branches_are_listed_by_name_a_page_at_a_time(branched: DirectoryNamespace) -> None:
+    for name in ("c", "a", "b"):
+        call(branched, "create_table_branch", name=name)
+    assert list(call(branched, "list_table_branches").branches) == ["a", "b", "c", "work"]
+    page = call(branched, "list_table_branches", limit=2)
+    assert list(page.branches) == ["a", "b"]
+    rest = call(branched, "list_table_branches", limit=2, page_token=page.page_token)
+    assert (list(rest.branches), rest.page_token) == (["c", "work"], None)
+
+
+def test_a_branch_can_be_deleted_and_made_again(branched: DirectoryNamespace) -> None:
+    call(branched, "delete_table_branch", name="work")
+    assert call(branched, "list_table_branches").branches == {}
+    call(branched, "create_table_branch", name="work")
+    assert "name" in opened(branched, "work").schema.names
+
+
+def test_a_branch_that_others_build_on_stays(place: LocalPlace, branched: DirectoryNamespace) -> None:
+    call(branched, "create_table_branch", name="next", from_branch="work")
+    with refused_without_a_trace(place, INVALID_TABLE_STATE):
+        call(branched, "delete_table_branch", name="work")
+
+
+def test_a_branch_with_a_tag_stays(place: LocalPlace, branched: DirectoryNamespace) -> None:
+    call(branched, "create_table_tag", tag="there", version=3, branch="work")
+    with refused_without_a_trace(place, INVALID_TABLE_STATE):
+        call(branched, "delete_table_branch", name="work")
+
+
+BAD_NAMES = ["", "main", "a b", "..", "a..b", "/a", "a/", "a//b", "a/.b", "x.lock", "é", "a\\b", "a" * 201]
+BAD_REQUESTS: dict[str, tuple[int, str, dict[str, Any]]] = {
+    "duplicate": (BRANCH_EXISTS, "create_table_branch", {"name": "work"}),
+    "from unknown branch": (BRANCH_NOT_FOUND, "create_table_branch", {"name": "b", "from_branch": "nope"}),
+    "from unknown version": (VERSION_NOT_FOUND, "create_table_branch", {"name": "b", "from_version": 99}),
+    "from unknown version of a branch": (
+        VERSION_NOT_FOUND,
+        "create_table_branch",
+        {"name": "b", "from_branch": "work", "from_version": 99},
+    ),
+    "of unknown table": (TABLE_NOT_FOUND, "create_table_branch", {"id": ["x"], "name": "b"}),
+    "delete unknown": (BRANCH_NOT_FOUND, "delete_table_branch", {"name": "nope"}),
+    "delete main": (INVALID_INPUT, "delete_table_branch", {"name": "main"}),
+    "list of unknown table": (TABLE_NOT_FOUND, "list_table_branches", {"id": ["x"]}),
+}
+for _name in BAD_NAMES:
+    BAD_REQUESTS[f"name {_name[:9]!r}"] = (INVALID_INPUT, "create_table_branch", {"name": _name})
+
+
+@pytest.mark.parametrize("case", BAD_REQUESTS)
+def test_a_bad_request_is_refused_and_changes_nothing(
+    place: LocalPlace, branched: DirectoryNamespace, case: str
+) -> None:
+    code, operation, fields = BAD_REQUESTS[case]
+    with refused_without_a_trace(place, code):
+        call(branched, operation, **fields)

@@ -1,0 +1,53 @@
+"""Where the manifest keeps versions as rows, the versions that these operations make have theirs at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.managed_versions import version_rows
+from tests.support.roots import create, local_place
+from tests.support.tables import COMPATIBILITY, ROWS, V2, call
+
+from relance import DirectoryNamespace
+
+WRITES: dict[str, dict[str, Any]] = {
+    "create_table_index": {"column": "id", "index_type": "BTREE"},
+    "alter_table_add_columns": {"new_columns": [{"name": "x", "expression": "id"}]},
+    "alter_table_alter_columns": {"alterations": [{"path": "id", "rename": "x"}]},
+    "alter_table_drop_columns": {"columns": ["name"]},
+    "update_table_schema_metadata": {"metadata": {"a": "b"}},
+    "update_field_metadata": {"updates": [{"path": "id", "metadata": {"a": "b"}}]},
+    "restore_table": {"version": 1},
+}
+
+
+@pytest.fixture(params=["V2", "compatibility"])
+def managed(request: pytest.FixtureRequest, tmp_path: Path) -> DirectoryNamespace:
+    mode = V2 if request.param == "V2" else COMPATIBILITY
+    catalog = local_place(tmp_path, mode).open(table_version_management="true")
+    create(catalog, "t", ROWS)
+    return catalog
+
+
+@pytest.mark.parametrize("operation", WRITES)
+def test_a_new_version_has_its_row(managed: DirectoryNamespace, tmp_path: Path, operation: str) -> None:
+    call(managed, operation, **WRITES[operation])
+    assert version_rows(tmp_path, "t") == [1, 2]
+
+
+def test_a_version_of_a_branch_has_none(managed: DirectoryNamespace, tmp_path: Path) -> None:
+    call(managed, "create_table_branch", name="work")
+    call(managed, "alter_table_drop_columns", columns=["name"], branch="work")
+    managed.list_table_versions({"id": ["t"]})
+    assert version_rows(tmp_path, "t") == [1]
+
+
+def test_rows_and_files_stay_in_step(managed: DirectoryNamespace, tmp_path: Path) -> None:
+    call(managed, "update_table_schema_metadata", metadata={"a": "b"})
+    call(managed, "alter_table_drop_columns", columns=["name"])
+    listed = managed.list_table_versions({"id": ["t"]}).versions
+    assert [each.version for each in listed] == [1, 2, 3]
+    assert version_rows(tmp_path, "t") == [1, 2, 3]
+    assert managed.scrub() == []

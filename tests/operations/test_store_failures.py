@@ -1,0 +1,449 @@
+"""Failures of the store as errors: the right code, a useful message, the cause chained, and no secrets."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from lance_namespace import CreateTableRequest
+from lance_namespace.errors import LanceNamespaceError
+from tests.support.roots import (
+    INTERNAL,
+    INVALID_INPUT,
+    PERMISSION_DENIED,
+    ROWS,
+    SERVICE_UNAVAILABLE,
+    UNSUPPORTED,
+    LocalPlace,
+    S3Place,
+    assert_gone,
+    assert_whole,
+    create,
+    declare,
+    deregister,
+    describe,
+    drop,
+    exists_or_raise,
+    ipc,
+    names,
+    refused,
+    register,
+    versions,
+)
+from tests.support.servers import HOST
+
+from relance import DirectoryNamespace
+
+SECRET = "s3cr3t-Value/With+Odd=Characters"
+ACCESS_KEY = "AKIDONOTSHOWTHISKEY"
+IMPATIENT = {
+    "storage.client_max_retries": "0",
+    "storage.client_retry_timeout": "1",
+    "storage.connect_timeout": "1s",
+    "storage.timeout": "2s",
+}
+
+Call = Callable[[DirectoryNamespace], object]
+
+READS: dict[str, Call] = {
+    "list_tables": names,
+    "table_exists": lambda catalog: exists_or_raise(catalog, "t"),
+    "describe_table": lambda catalog: describe(catalog, "t"),
+    "list_table_versions": lambda catalog: versions(catalog, "t"),
+}
+WRITES: dict[str, Call] = {
+    "create_table": lambda catalog: create(catalog, "new"),
+    "declare_table": lambda catalog: declare(catalog, "new"),
+    "deregister_table": lambda catalog: deregister(catalog, "t"),
+    "register_table": lambda catalog: register(catalog, "t"),
+    "drop_table": lambda catalog: drop(catalog, "t"),
+}
+CALLS = READS | WRITES
+
+
+def everything_said(error: BaseException) -> str:
+    """Return all text that an error can show, its causes and their traces included."""
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None:
+        chain.append(current)
+        current = current.__cause__ or current.__context__
+    shown = [text for each in chain for text in (str(each), repr(each), repr(each.args))]
+    return "\n".join([*shown, *traceback.format_exception(error)])
+
+
+def failing(kind: type[OSError], number: int) -> Callable[..., Any]:
+    """Return a function that fails like a system call does."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise kind(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.fixture
+def closed_port(moto: S3Place) -> S3Place:
+    """A root behind an endpoint where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = probe.getsockname()[1]
+    return replace(moto, server=replace(moto.server, endpoint=f"http://{HOST}:{port}"))
+
+
+class TestLocalDisk:
+    @pytest.fixture
+    def catalog(self, local: LocalPlace) -> DirectoryNamespace:
+        catalog = local.open()
+        create(catalog, "t")
+        return catalog
+
+    @pytest.fixture
+    def broken_disk(
+        self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Callable[[type[OSError], int], None]]:
+        """Return a switch after which every look at the disk fails in the given way."""
+
+        def break_it(kind: type[OSError], number: int) -> None:
+            for function in ("scandir", "open", "link", "lstat", "unlink"):
+                monkeypatch.setattr(os, function, failing(kind, number))
+
+        yield break_it
+        monkeypatch.undo()
+
+    @pytest.mark.parametrize("call", CALLS)
+    def test_what_the_system_forbids_is_a_permission_error(
+        self,
+        call: str,
+        catalog: DirectoryNamespace,
+        broken_disk: Callable[[type[OSError], int], None],
+    ) -> None:
+        broken_disk(PermissionError, errno.EACCES)
+        with refused(PERMISSION_DENIED) as caught:
+            CALLS[call](catalog)
+        assert str(caught.value).startswith("Permission denied: ")
+        assert isinstance(caught.value.__cause__, PermissionError)
+
+    @pytest.mark.parametrize("number", [errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN])
+    def test_a_network_disk_that_does_not_answer_is_unavailable(
+        self,
+        number: int,
+        catalog: DirectoryNamespace,
+        broken_disk: Callable[[type[OSError], int], None],
+    ) -> None:
+        broken_disk(OSError, number)
+        for call in READS.values():
+            with refused(SERVICE_UNAVAILABLE) as caught:
+                call(catalog)
+            assert isinstance(caught.value.__cause__, OSError)
+
+    @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ELOOP, errno.ENAMETOOLONG])
+    def test_anything_else_is_internal_with_the_cause(
+        self,
+        number: int,
+        catalog: DirectoryNamespace,
+        broken_disk: Callable[[type[OSError], int], None],
+    ) -> None:
+        broken_disk(OSError, number)
+        for call in READS.values():
+            with refused(INTERNAL) as caught:
+                call(catalog)
+            cause = caught.value.__cause__
+            assert isinstance(cause, OSError)
+            assert cause.errno == number
+            assert os.strerror(number) in str(caught.value)
+
+    def test_a_full_disk_leaves_nothing_declared(
+        self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patches:
+            patches.setattr(os, "open", failing(OSError, errno.ENOSPC))
+            with refused(INTERNAL) as caught:
+                declare(catalog, "new")
+        assert os.strerror(errno.ENOSPC) in str(caught.value)
+        assert_gone(catalog, "new")
+        declare(catalog, "new")
+        assert names(catalog) == ["new", "t"]
+
+    def test_the_catalog_works_again_when_the_disk_does(
+        self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patches:
+            for function in ("scandir", "open", "link", "lstat"):
+                patches.setattr(os, function, failing(OSError, errno.EIO))
+            for call in CALLS.values():
+                with pytest.raises(LanceNamespaceError):
+                    call(catalog)
+        assert names(catalog) == ["t"]
+        assert_whole(catalog, "t")
+        create(catalog, "new")
+        assert_whole(catalog, "new")
+
+    def test_a_root_that_is_a_file_holds_no_tables_and_stays_a_file(self, disk: LocalPlace) -> None:
+        disk.folder.write_bytes(b"a file")
+        catalog = disk.open()
+        assert names(catalog) == []
+        with pytest.raises(LanceNamespaceError):
+            create(catalog, "t")
+        with pytest.raises(LanceNamespaceError):
+            declare(catalog, "t")
+        assert disk.folder.read_bytes() == b"a file"
+
+    def test_a_root_that_is_a_file_cannot_hold_a_manifest_and_stays_a_file(
+        self, compatibility: LocalPlace
+    ) -> None:
+        compatibility.folder.write_bytes(b"a file")
+        for call in (names, lambda catalog: create(catalog, "t"), lambda catalog: declare(catalog, "t")):
+            with pytest.raises(LanceNamespaceError, match="__manifest"):
+                call(compatibility.open())
+        assert compatibility.folder.read_bytes() == b"a file"
+
+
+class TestS3:
+    @pytest.mark.parametrize("call", CALLS)
+    def test_a_store_that_cannot_be_reached_is_unavailable(self, call: str, closed_port: S3Place) -> None:
+        with refused(SERVICE_UNAVAILABLE) as caught:
+            CALLS[call](closed_port.open(**IMPATIENT))
+        assert "cannot be reached" in str(caught.value)
+        assert caught.value.__cause__ is not None
+
+    @pytest.mark.parametrize("server", ["moto", "minio"])
+    @pytest.mark.parametrize("call", CALLS)
+    def test_a_missing_bucket_is_named_with_a_hint(
+        self, call: str, server: str, request: pytest.FixtureRequest
+    ) -> None:
+        place: S3Place = request.getfixturevalue(server)
+        missing = replace(place, bucket=f"{place.bucket}-missing")
+        with refused(INVALID_INPUT) as caught:
+            CALLS[call](missing.open())
+        assert missing.bucket in str(caught.value)
+        assert "bucket" in str(caught.value)
+        assert "create it" in str(caught.value)
+
+    @pytest.mark.parametrize("call", CALLS)
+    def test_wrong_credentials_are_a_permission_error(self, call: str, minio: S3Place) -> None:
+        create(minio.open(), "t")
+        before = minio.bucket_files()
+        for wrong in (
+            {"storage.secret_access_key": SECRET},
+            {"storage.access_key_id": ACCESS_KEY, "storage.secret_access_key": SECRET},
+        ):
+            with refused(PERMISSION_DENIED) as caught:
+                CALLS[call](minio.open(**wrong))
+            assert caught.value.__cause__ is not None
+            assert SECRET not in everything_said(caught.value)
+            assert ACCESS_KEY not in everything_said(caught.value)
+        assert minio.bucket_files() == before
+
+    def test_wrong_credentials_of_a_request_are_a_permission_error_and_leave_nothing(
+        self, minio: S3Place
+    ) -> None:
+        # Our own look is allowed, the writing of data is not.
+        catalog = minio.open()
+        with refused(PERMISSION_DENIED) as caught:
+            create(catalog, "t", storage_options={"secret_access_key": SECRET})
+        assert SECRET not in everything_said(caught.value)
+        assert_gone(catalog, "t")
+        create(catalog, "t")
+        assert_whole(catalog, "t")
+
+    def test_a_request_s_own_options_are_checked_and_used(self, minio: S3Place) -> None:
+        wrong = minio.open(vend_input_storage_options="false")
+        for bad in ({"colour": "red"}, {"client_max_retries": "many"}):
+            with refused(INVALID_INPUT):
+                create(wrong, "t", storage_options=bad)
+        assert minio.files() == {}
+        create(wrong, "t", storage_options={"aws_secret_access_key": minio.server.secret_key})
+        assert names(minio.open()) == ["t"]
+
+    def test_a_proxy_s_password_is_a_secret_too(self, moto: S3Place) -> None:
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            proxy = f"http://user:{ACCESS_KEY}@{HOST}:{probe.getsockname()[1]}"
+        catalog = moto.open(**IMPATIENT, **{"storage.proxy_url": proxy})
+        for call in CALLS.values():
+            with refused(SERVICE_UNAVAILABLE) as caught:
+                call(catalog)
+            assert ACCESS_KEY not in everything_said(caught.value)
+
+    def test_a_password_inside_an_endpoint_is_a_secret_too(self, closed_port: S3Place) -> None:
+        endpoint = closed_port.server.endpoint.replace("://", f"://user:{ACCESS_KEY}@")
+        catalog = closed_port.open(**IMPATIENT, **{"storage.endpoint": endpoint})
+        for call in CALLS.values():
+            with refused(SERVICE_UNAVAILABLE) as caught:
+                call(catalog)
+            assert ACCESS_KEY not in everything_said(caught.value)
+
+
+class TestSecrets:
+    @pytest.fixture
+    def secretive(self, moto: S3Place) -> DirectoryNamespace:
+        """A catalog on moto, which takes any credentials, with credentials that must not show."""
+        return moto.open(
+            **{
+                "storage.access_key_id": ACCESS_KEY,
+                "storage.secret_access_key": SECRET,
+                "storage.session_token": f"{SECRET}-token",
+            }
+        )
+
+    def test_no_repr_of_a_catalog_or_an_answer_shows_them(self, secretive: DirectoryNamespace) -> None:
+        answers: list[Any] = [create(secretive, "t"), declare(secretive, "u"), describe(secretive, "t")]
+        for shown in (secretive, secretive.namespace_id(), *answers):
+            for text in (repr(shown), str(shown), f"{shown}", f"{shown!r}"):
+                assert SECRET not in text
+                assert ACCESS_KEY not in text
+        assert all(answer.storage_options["secret_access_key"] == SECRET for answer in answers)
+
+    def test_no_error_of_a_table_shows_them(self, secretive: DirectoryNamespace) -> None:
+        create(secretive, "t")
+        bad: list[Call] = [
+            lambda catalog: create(catalog, "t"),
+            lambda catalog: create(catalog, "a/b"),
+            lambda catalog: describe(catalog, "missing"),
+            lambda catalog: describe(catalog, "t", version=99),
+            lambda catalog: describe(catalog, "t", tag="none"),
+            lambda catalog: describe(catalog, "t", branch="none"),
+            lambda catalog: register(catalog, "t", location="elsewhere"),
+            lambda catalog: catalog.create_table(CreateTableRequest(id=["x"]), b"garbage"),
+        ]
+        for call in bad:
+            with pytest.raises(LanceNamespaceError) as caught:
+                call(secretive)
+            assert SECRET not in everything_said(caught.value)
+            assert ACCESS_KEY not in everything_said(caught.value)
+
+    def test_no_log_shows_them(
+        self,
+        secretive: DirectoryNamespace,
+        caplog: pytest.LogCaptureFixture,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        with caplog.at_level(logging.DEBUG):
+            create(secretive, "t")
+            declare(secretive, "u")
+            names(secretive)
+            drop(secretive, "t")
+            with pytest.raises(LanceNamespaceError):
+                describe(secretive, "missing")
+        printed = capfd.readouterr()
+        records = [each for each in caplog.records if each.name.startswith(("relance", "lance"))]
+        ours = "\n".join(each.getMessage() for each in records)
+        for text in (ours, printed.out, printed.err):
+            assert SECRET not in text
+
+    @pytest.mark.parametrize(
+        "properties",
+        [
+            {"storage.secret_access_key": SECRET, "storage.aws_secret_access_key": f"{SECRET}2"},
+            {"storage.secret_acces_key": SECRET},
+            {"storage.secret_access_key": SECRET, "storage.allow_http": "perhaps"},
+            {"storage.secret_access_key": SECRET, "storage.client_max_retries": "x"},
+            {"storage.secret_access_key": SECRET, "colour": "red"},
+            {"secret_access_key": SECRET},
+            {"manifest_enabled": SECRET},
+        ],
+        ids=str,
+    )
+    def test_no_error_of_the_constructor_shows_them(self, properties: dict[str, Any]) -> None:
+        with refused(INVALID_INPUT) as caught:
+            DirectoryNamespace(root="s3://bucket/lake", **properties)
+        if "manifest_enabled" not in properties:
+            assert SECRET not in everything_said(caught.value)
+
+
+class TestProperties:
+    @pytest.mark.parametrize("key", ["access_key_id", "secret_access_key", "session_token", "region"])
+    def test_a_value_that_no_request_can_carry_is_refused_and_its_key_named(
+        self, key: str, closed_port: S3Place
+    ) -> None:
+        # A key read from a file mostly ends in a line break.
+        for ending in ("\n", "\r\n", "\0"):
+            properties = {**IMPATIENT, f"storage.{key}": SECRET + ending}
+            with refused(INVALID_INPUT) as caught:
+                names(closed_port.open(**properties))
+            assert key in str(caught.value)
+            assert SECRET not in everything_said(caught.value)
+
+    def test_an_unknown_storage_option_is_refused_and_named(self) -> None:
+        properties: dict[str, Any] = {"root": "s3://bucket/lake", "storage.regoin": "x"}
+        with refused(INVALID_INPUT) as caught:
+            DirectoryNamespace(**properties)
+        assert "'regoin'" in str(caught.value)
+        assert "'region'" in str(caught.value), "a near miss is pointed out"
+
+    @pytest.mark.parametrize("root", ["lake", "file:///lake", "memory://lake"])
+    def test_a_root_that_takes_no_storage_options_says_so(self, root: str) -> None:
+        properties: dict[str, Any] = {"root": root, "storage.region": "x"}
+        with refused(INVALID_INPUT) as caught:
+            DirectoryNamespace(**properties)
+        assert "'region'" in str(caught.value)
+
+    def test_an_unknown_property_is_refused_and_named(self) -> None:
+        with refused(INVALID_INPUT) as caught:
+            DirectoryNamespace(root="lake", manifest_enable="false")
+        assert "'manifest_enable'" in str(caught.value)
+        assert "'manifest_enabled'" in str(caught.value)
+
+    @pytest.mark.parametrize("value", ["true", "True", "1", "yes", True, None])
+    def test_the_manifest_is_written_when_asked_for_in_any_way_and_by_default(
+        self, value: str | bool | None, compatibility: LocalPlace
+    ) -> None:
+        catalog = compatibility.open(**({} if value is None else {"manifest_enabled": value}))
+        create(catalog, "t")
+        assert_whole(catalog, "t")
+        assert (compatibility.folder / "__manifest").is_dir()
+
+    @pytest.mark.parametrize("value", ["false", "False", "0", "no", False])
+    def test_the_manifest_may_be_declined_in_any_way(
+        self, value: str | bool, compatibility: LocalPlace
+    ) -> None:
+        catalog = compatibility.open(manifest_enabled=value, dir_listing_enabled="true")
+        create(catalog, "t")
+        assert_whole(catalog, "t")
+        assert not (compatibility.folder / "__manifest").exists()
+
+    @pytest.mark.parametrize("name", ["manifest_enabled", "table_version_tracking_enabled"])
+    @pytest.mark.parametrize("value", ["", "maybe", "2"])
+    def test_a_switch_must_be_true_or_false(self, name: str, value: str) -> None:
+        properties: dict[str, Any] = {"root": "lake", name: value}
+        with refused(INVALID_INPUT) as caught:
+            DirectoryNamespace(**properties)
+        assert name in str(caught.value)
+
+    def test_there_must_be_a_way_to_find_tables(self) -> None:
+        with refused(INVALID_INPUT):
+            DirectoryNamespace(root="lake", dir_listing_enabled="false", manifest_enabled="false")
+
+    @pytest.mark.parametrize(
+        "root",
+        ["", " ", "s3://", "s3:///lake", "ftp://host/lake", "s3://bucket/a//b", "s3://bucket/../lake",
+         "s3://bucket/a%20b", "s3://bucket/a#b", "s3://bucket/a?b", "file://host/lake", "memory://", "a\0b"],
+        ids=ascii,
+    )  # fmt: skip
+    def test_a_root_that_names_nothing_is_refused(self, root: str) -> None:
+        with refused(INVALID_INPUT):
+            DirectoryNamespace(root=root)
+
+    def test_the_root_is_required(self) -> None:
+        with refused(INVALID_INPUT) as caught:
+            DirectoryNamespace()
+        assert "'root'" in str(caught.value)
+
+    def test_properties_of_native_that_tune_its_manifest_are_taken(self, local: LocalPlace) -> None:
+        catalog = local.open(inline_optimization_enabled="false", commit_retries="3")
+        catalog.create_table(CreateTableRequest(id=["t"]), ipc(ROWS))
+        assert_whole(catalog, "t")
+
+    @pytest.mark.parametrize("name", ["credential_vendor.kind", "ops_metrics_enabled"])
+    def test_properties_of_native_that_would_do_nothing_here_are_not_supported(self, name: str) -> None:
+        properties: dict[str, Any] = {"root": "lake", name: "true"}
+        with refused(UNSUPPORTED) as caught:
+            DirectoryNamespace(**properties)
+        assert name in str(caught.value)

@@ -1,0 +1,271 @@
+"""describe_table and table_exists: every field of the request is honoured."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import LanceNamespaceError
+from tests.support.roots import (
+    BRANCH_NOT_FOUND,
+    INVALID_INPUT,
+    MORE_ROWS,
+    ROWS,
+    TABLE_NOT_FOUND,
+    TAG_NOT_FOUND,
+    VERSION_NOT_FOUND,
+    LocalPlace,
+    Place,
+    S3Place,
+    create,
+    dataset,
+    declare,
+    describe,
+    exists_or_raise,
+    refused,
+)
+
+from relance import DirectoryNamespace
+
+
+@pytest.fixture
+def history(catalog: DirectoryNamespace) -> DirectoryNamespace:
+    """A catalog whose table t has two versions on main, two tags, and a branch of its own."""
+    create(catalog, "t")
+    lance.write_dataset(MORE_ROWS, namespace_client=catalog, table_id=["t"], mode="append")
+    opened = dataset(catalog, "t")
+    opened.tags.create("first", 1)
+    opened.tags.create("second", 2)
+    branch = opened.create_branch("work/in-progress")
+    branch.insert(MORE_ROWS)
+    branch.insert(MORE_ROWS)
+    return catalog
+
+
+def total_rows(catalog: DirectoryNamespace, **fields: Any) -> int:
+    """Return the number of rows that the description of t tells."""
+    metadata = describe(catalog, "t", load_detailed_metadata=True, **fields).metadata
+    assert metadata is not None
+    return int(metadata["total_rows"])
+
+
+class TestPlain:
+    def test_it_tells_where_the_table_is_and_nothing_that_costs(self, local: LocalPlace) -> None:
+        catalog = local.open()
+        create(catalog, "t")
+        described = describe(catalog, "t")
+        assert (described.table, described.namespace) == ("t", [])
+        assert described.location == described.table_uri == f"{local.root}/t.lance"
+        for field in ("version", "var_schema", "stats", "metadata", "is_only_declared", "managed_versioning"):
+            assert getattr(described, field) is None
+
+    def test_the_location_can_be_opened_with_pylance(self, catalog: DirectoryNamespace) -> None:
+        create(catalog, "t")
+        assert dataset(catalog, "t").to_table() == ROWS
+
+    @pytest.mark.parametrize("trailing", ["", "/", "//"])
+    def test_a_slash_at_the_end_of_the_root_makes_no_difference(
+        self, trailing: str, local: LocalPlace
+    ) -> None:
+        catalog = local.open(root=local.root + trailing)
+        create(catalog, "t")
+        assert describe(catalog, "t").location == f"{local.root}/t.lance"
+        assert catalog.namespace_id() == f'DirectoryNamespace {{ root: "{local.root}" }}'
+
+    def test_a_file_uri_and_a_path_object_name_the_same_root(self, local: LocalPlace) -> None:
+        create(local.open(), "t")
+        for catalog in (
+            local.open(root=f"file://{local.root}"),
+            local.open(root=local.folder),
+        ):
+            assert describe(catalog, "t").location == f"{local.root}/t.lance"
+
+    @pytest.mark.parametrize("folder", ["a b", "é", "100%", "a%20b", "a#b", "a?b", "it's", "x$y", "[a]", "~"])
+    def test_a_local_root_may_have_an_odd_name(self, folder: str, local: LocalPlace) -> None:
+        catalog = local.open(root=local.folder / folder)
+        create(catalog, "t")
+        lance.write_dataset(MORE_ROWS, namespace_client=catalog, table_id=["t"], mode="append")
+        assert dataset(catalog, "t").count_rows() == 5
+        assert [path.name for path in local.folder.iterdir()] == [folder]
+
+    def test_a_table_that_is_not_there_is_not_found(self, catalog: DirectoryNamespace) -> None:
+        with refused(TABLE_NOT_FOUND) as caught:
+            describe(catalog, "t")
+        assert str(caught.value).startswith("Table not found: ")
+        with refused(TABLE_NOT_FOUND):
+            exists_or_raise(catalog, "t")
+
+    def test_it_tells_clients_to_commit_through_the_catalog_when_set_so(self, place: Place) -> None:
+        create(place.open(), "t")
+        managed = place.open(table_version_tracking_enabled="true")
+        assert describe(managed, "t").managed_versioning is True
+        assert declare(managed, "u").managed_versioning is True
+        assert describe(place.open(), "t").managed_versioning is None
+
+
+class TestPinned:
+    def test_the_latest_version_of_main_is_described_by_default(self, history: DirectoryNamespace) -> None:
+        assert describe(history, "t", load_detailed_metadata=True).version == 2
+        assert total_rows(history) == 5
+
+    def test_a_version(self, history: DirectoryNamespace) -> None:
+        for version, rows in ((1, 3), (2, 5)):
+            assert describe(history, "t", version=version).version == version
+            assert total_rows(history, version=version) == rows
+
+    def test_a_tag(self, history: DirectoryNamespace) -> None:
+        for tag, version, rows in (("first", 1, 3), ("second", 2, 5)):
+            assert describe(history, "t", tag=tag).version == version
+            assert total_rows(history, tag=tag) == rows
+
+    def test_a_branch(self, history: DirectoryNamespace) -> None:
+        assert describe(history, "t", branch="work/in-progress").version == 4
+        assert total_rows(history, branch="work/in-progress") == 9
+        assert describe(history, "t", branch="main").version == 2
+
+    def test_a_version_of_a_branch(self, history: DirectoryNamespace) -> None:
+        assert describe(history, "t", branch="work/in-progress", version=3).version == 3
+        assert total_rows(history, branch="work/in-progress", version=3) == 7
+
+    def test_a_tag_on_a_branch(self, history: DirectoryNamespace) -> None:
+        dataset(history, "t").tags.create("there", ("work/in-progress", 3))
+        assert total_rows(history, tag="there") == 7
+
+    def test_a_version_that_is_not_there(self, history: DirectoryNamespace) -> None:
+        for version in (0, 3, 99, 2**63, 2**64):
+            for detailed in (False, True):
+                with refused(VERSION_NOT_FOUND):
+                    describe(history, "t", version=version, load_detailed_metadata=detailed)
+            with refused(VERSION_NOT_FOUND):
+                exists_or_raise(history, "t", version=version)
+        for version in (1, 5):
+            with refused(VERSION_NOT_FOUND):
+                describe(history, "t", branch="work/in-progress", version=version)
+
+    def test_a_tag_that_is_not_there(self, history: DirectoryNamespace) -> None:
+        for tag in ("third", "", "a/b", "../t", "a\0b"):
+            with refused(TAG_NOT_FOUND):
+                describe(history, "t", tag=tag)
+
+    def test_a_branch_that_is_not_there(self, history: DirectoryNamespace) -> None:
+        for branch in ("play", "", "work", "../t", "a\0b"):
+            with refused(BRANCH_NOT_FOUND):
+                describe(history, "t", branch=branch)
+
+    def test_a_tag_excludes_a_version_and_a_branch(self, history: DirectoryNamespace) -> None:
+        others: list[dict[str, Any]] = [{"version": 1}, {"branch": "work/in-progress"}, {"branch": "main"}]
+        for other in others:
+            with refused(INVALID_INPUT):
+                describe(history, "t", tag="first", **other)
+
+    def test_table_exists_honours_the_version(self, history: DirectoryNamespace) -> None:
+        exists_or_raise(history, "t")
+        exists_or_raise(history, "t", version=1)
+        exists_or_raise(history, "t", version=2)
+
+
+class TestDetailed:
+    def test_it_tells_version_schema_and_counts(self, catalog: DirectoryNamespace) -> None:
+        create(catalog, "t")
+        dataset(catalog, "t").delete("id = 2")
+        described = describe(catalog, "t", load_detailed_metadata=True)
+        assert described.version == 2
+        assert described.var_schema is not None
+        assert [field.name for field in described.var_schema.fields] == ["id", "name"]
+        assert described.stats is not None
+        assert (described.stats.num_deleted_rows, described.stats.num_fragments) == (1, 1)
+        assert described.metadata is not None
+        assert described.metadata["total_rows"] == "2"
+        assert described.is_only_declared is False
+
+    def test_the_schema_is_that_of_the_version(self, local: LocalPlace) -> None:
+        catalog = local.open()
+        create(catalog, "t")
+        create(catalog, "t", pa.table({"other": [1.5]}), mode="overwrite")
+        for version, columns in ((1, ["id", "name"]), (2, ["other"])):
+            described = describe(catalog, "t", version=version, load_detailed_metadata=True)
+            assert described.var_schema is not None
+            assert [field.name for field in described.var_schema.fields] == columns
+
+    def test_a_declared_table_has_no_details(self, catalog: DirectoryNamespace) -> None:
+        declare(catalog, "t")
+        described = describe(catalog, "t", load_detailed_metadata=True)
+        assert described.is_only_declared is True
+        assert (described.version, described.var_schema, described.metadata) == (None, None, None)
+
+    def test_a_version_of_a_declared_table_is_not_found(self, catalog: DirectoryNamespace) -> None:
+        declare(catalog, "t")
+        exists_or_raise(catalog, "t")
+        looks: list[Callable[..., object]] = [describe, exists_or_raise]
+        for look in looks:
+            with pytest.raises(LanceNamespaceError) as caught:
+                look(catalog, "t", version=1)
+            assert int(caught.value.code) in {TABLE_NOT_FOUND, VERSION_NOT_FOUND}
+
+
+class TestCheckDeclared:
+    def test_it_is_told_only_when_asked(self, catalog: DirectoryNamespace) -> None:
+        declare(catalog, "t")
+        assert describe(catalog, "t").is_only_declared is None
+        assert describe(catalog, "t", check_declared=False).is_only_declared is None
+        assert describe(catalog, "t", check_declared=True).is_only_declared is True
+
+    def test_a_written_table_is_not_only_declared(self, catalog: DirectoryNamespace) -> None:
+        lance.write_dataset(ROWS, namespace_client=catalog, table_id=["t"], mode="create")
+        assert describe(catalog, "t", check_declared=True).is_only_declared is False
+        create(catalog, "u")
+        assert describe(catalog, "u", check_declared=True).is_only_declared is False
+
+
+class TestVendedOptions:
+    def test_a_client_gets_what_it_needs_to_open_the_table(self, moto: S3Place) -> None:
+        catalog = moto.open()
+        created = create(catalog, "t")
+        for response in (created, declare(catalog, "u"), describe(catalog, "t")):
+            assert response.storage_options == moto.server.storage_options()
+        opened = lance.dataset(created.location, storage_options=created.storage_options)
+        assert opened.to_table() == ROWS
+
+    def test_a_client_may_decline_them(self, moto: S3Place) -> None:
+        catalog = moto.open()
+        create(catalog, "t")
+        assert describe(catalog, "t", vend_credentials=False).storage_options is None
+        assert declare(catalog, "u", vend_credentials=False).storage_options is None
+
+    def test_the_settings_may_withhold_them_unless_asked(self, moto: S3Place) -> None:
+        catalog = moto.open(vend_input_storage_options="false")
+        assert create(catalog, "t").storage_options is None
+        assert declare(catalog, "u").storage_options is None
+        assert describe(catalog, "t").storage_options is None
+        assert describe(catalog, "t", vend_credentials=True).storage_options == moto.server.storage_options()
+
+    def test_a_local_table_needs_none(self, local: LocalPlace) -> None:
+        assert create(local.open(), "t").storage_options is None
+        assert describe(local.open(), "t", vend_credentials=True).storage_options is None
+
+    def test_no_repr_shows_a_value_and_every_other_way_does(self, moto: S3Place) -> None:
+        catalog = moto.open(**{"storage.secret_access_key": "do-not-show"})
+        responses: list[Any] = [create(catalog, "t"), declare(catalog, "u"), describe(catalog, "t")]
+        for response in responses:
+            assert response.storage_options["secret_access_key"] == "do-not-show"
+            assert response.model_dump()["storage_options"]["secret_access_key"] == "do-not-show"
+            assert response.to_dict()["storage_options"]["secret_access_key"] == "do-not-show"
+            for other in (
+                copy.deepcopy(response),
+                response.model_copy(),
+                pickle.loads(pickle.dumps(response)),
+            ):
+                assert other.storage_options["secret_access_key"] == "do-not-show"
+                for text in (
+                    repr(other),
+                    str(other),
+                    repr(other.storage_options),
+                    str(other.storage_options),
+                ):
+                    assert "do-not-show" not in text
+                    assert "secret_access_key" in text

@@ -1,0 +1,146 @@
+"""Lines of keys: right in every way of writing TOML, and never a reason to crash or to wait."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tests.support.policy.toml_texts import Writer, toml_texts
+
+from relance.policy.file.lines import KeyPath, scan
+
+TEXT = '''\
+# a comment
+top = 1
+
+[limits]
+max_tables = 5 # [not.a.table]
+"quoted \\u00e4" = """
+[[rules]]
+name = "no"
+"""
+dotted.'a.b'.c = { x = 1, y.z = [ 1,
+  2, { w = 3 }
+] }
+
+[[rules]]
+name = "a"
+[rules.compact]
+target_rows = 0
+
+[[rules]]
+compact.target_rows = 1
+[[rules.inner]]
+a = 1
+[[rules.inner]]
+a = 2
+'''
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("top",), 2),
+        (("limits",), 4),
+        (("limits", "max_tables"), 5),
+        (("limits", "quoted ä"), 6),
+        (("limits", "dotted"), 10),
+        (("limits", "dotted", "a.b", "c", "x"), 10),
+        (("limits", "dotted", "a.b", "c", "y", "z", 1), 11),
+        (("limits", "dotted", "a.b", "c", "y", "z", 2, "w"), 11),
+        (("rules",), 14),
+        (("rules", 0), 14),
+        (("rules", 0, "name"), 15),
+        (("rules", 0, "compact"), 16),
+        (("rules", 0, "compact", "target_rows"), 17),
+        (("rules", 0, "compact", "missing"), 16),
+        (("rules", 1), 19),
+        (("rules", 1, "compact", "target_rows"), 20),
+        (("rules", 1, "inner", 1, "a"), 24),
+        (("rules", 7, "a"), 14),
+        ((), 1),
+        (("nowhere",), 1),
+    ],
+)
+def test_a_key_has_its_line(path: KeyPath, line: int) -> None:
+    tomllib.loads(TEXT)
+    assert scan(TEXT).line_of(path) == line
+
+
+def _paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _paths(each, (*path, name))
+    if isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _paths(each, (*path, number))
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(toml_texts())
+def test_every_key_of_every_text_has_its_line(writer: Writer) -> None:
+    found = scan(writer.text)
+    assert found.end == len(writer.text)
+    assert set(_paths(tomllib.loads(writer.text))) == set(found.lines), writer.text
+    assert found.lines == writer.lines, writer.text
+
+
+PIECES = st.sampled_from([*"[]{}=.,ab\n #\"'1\r\\", "[[", "]]", '"""', "'''"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES, max_size=25).map("".join) | st.text(max_size=30))
+@example("a = 1979-05-27 07:32:00")
+@example('a = """\\')
+@example('a = """""""')
+def test_what_tomllib_reads_is_followed_to_its_end(text: str) -> None:
+    found = scan(text)
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, ValueError):
+        return
+    assert found.end == len(text)
+    assert set(_paths(document)) == set(found.lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 500_000,
+        "a = " + "{a=" * 300_000,
+        "a." * 500_000 + "b = 1",
+        "[" + "a." * 500_000 + "b]",
+    ],
+    ids=["lists", "tables", "keys", "headers"],
+)
+def test_deep_nesting_is_seen_at_once(text: str) -> None:
+    begin = time.process_time()
+    assert scan(text).too_deep == 1
+    assert time.process_time() - begin < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = [" + "1," * 400_000 + "]",
+        "[[a]]\n" * 150_000,
+        "a = '''" + "''x" * 300_000 + "'''",
+        'a = """' + "\\\\" * 400_000,
+        "#" * 1_000_000,
+        "\n" * 1_000_000,
+        "a = " + '"' * 1_000_000,
+        " " * 1_000_000 + "=",
+    ],
+    ids=["items", "tables", "literal", "escapes", "comment", "lines", "quotes", "blanks"],
+)
+def test_a_large_text_takes_no_long_time(text: str) -> None:
+    begin = time.process_time()
+    scan(text)
+    assert time.process_time() - begin < 5

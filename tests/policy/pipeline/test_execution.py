@@ -1,0 +1,283 @@
+"""Plan and run: the run does what the dry run showed, and a table that fails keeps from no other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from lance.namespace import DirectoryNamespace as NativeNamespace
+from lance_namespace import ListTablesRequest
+from tests.support.policy.lakes import OLD_ROWS, POLICY, Lake, outcomes, the_policy
+from tests.support.roots import ipc
+
+from relance.errors import InvalidInputError
+from relance.maintenance.execute import Progress
+from relance.policy import history, plan, run, run_policy, run_record, runs
+from relance.policy.actions import Kind
+from relance.policy.pipeline.planning import RunPlan
+from relance.policy.records import Outcome, RunRecord, RunState
+
+
+def _keys(record: RunRecord, outcome: Outcome) -> set[tuple[Kind, tuple[str, ...], str]]:
+    return {key for key, each in outcomes(record).items() if each is outcome}
+
+
+def _as_planned(made: RunPlan, record: RunRecord) -> None:
+    """Check that a run did what its plan says, with the same figures where nothing came before."""
+    assert record.state is RunState.DONE, [each.error for each in record.actions if each.error]
+    assert _keys(record, Outcome.DONE) == _keys(made.record, Outcome.PLANNED)
+    assert _keys(record, Outcome.NOTHING) == _keys(made.record, Outcome.NOTHING)
+    for step, done in zip(made.steps, record.actions, strict=True):
+        if step.outcome is not Outcome.PLANNED or step.follows:
+            continue
+        assert step.planned is not None
+        assert done.effect is not None
+        match step.action.kind:
+            case Kind.DELETE_ROWS | Kind.COMPACT:
+                assert done.effect.rows == step.planned.rows
+            case Kind.PURGE | Kind.REMOVE_ORPHANS | Kind.CLEAN_UP:
+                assert (done.effect.files, done.effect.bytes) == (step.planned.files, step.planned.bytes)
+
+
+def test_a_run_does_what_its_dry_run_showed(lake: Lake) -> None:
+    before = lake.state()
+    made = plan(lake.catalog, the_policy())
+    assert lake.state() == before, "a dry run changes nothing"
+    assert {each.action.kind for each in made.steps} == set(Kind)
+
+    record = run(lake.catalog, made)
+
+    _as_planned(made, record)
+    assert {key[0] for key in _keys(record, Outcome.DONE)} == set(Kind)
+    deleted = next(each for each in record.actions if each.action.kind is Kind.DELETE_ROWS)
+    assert deleted.effect is not None
+    assert deleted.effect.rows == 4 * OLD_ROWS
+    facts = lake.facts()
+    assert facts["readings", ""].rows == 4 * (40 - OLD_ROWS)
+    assert facts["prod", "orders", ""].protected
+    assert facts["prod", "orders", ""].unindexed_rows == 0
+    assert facts["readings", ""].drop_ttl == "30d"
+    assert {each.id for each in lake.catalog.list_dropped_tables()} == {("kept",)}
+    assert lake.state()["orphans"] == []
+    assert lake.state()["problems"] == []
+
+
+def test_a_run_of_a_lake_without_manifest_does_what_its_dry_run_showed(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"), mode={"manifest_enabled": "false"})
+    lake.fill()
+    text = POLICY.replace("maintain_manifest = true\n", "")
+    made = plan(lake.catalog, the_policy(text))
+    _as_planned(made, run(lake.catalog, made))
+    assert lake.facts()["readings", ""].drop_ttl == "30d"
+    assert [each.id for each in lake.catalog.list_dropped_tables()] == [("kept",)]
+
+
+def test_a_run_on_s3_does_what_its_dry_run_showed(s3_lake: Lake) -> None:
+    made = plan(s3_lake.catalog, the_policy())
+    record = run(s3_lake.catalog, made)
+    _as_planned(made, record)
+    assert run_record(s3_lake.catalog) == record
+    assert len(history(s3_lake.catalog)) == len(record.actions)
+    assert [each.state for each in runs(s3_lake.catalog)] == [RunState.DONE]
+    assert set(s3_lake.catalog.list_tables({"id": []}).tables) == {"later", "readings"}
+
+
+def test_the_plan_says_which_actions_follow_from_others(lake: Lake) -> None:
+    made = plan(lake.catalog, the_policy())
+    follows = {each.action.kind: each.follows for each in made.steps if each.action.table == ("readings",)}
+    assert follows[Kind.DELETE_ROWS] == ()
+    assert follows[Kind.COMPACT] == (Kind.DELETE_ROWS,)
+    assert follows[Kind.CLEAN_UP] == (), "it goes by the versions that there were"
+    (compacted,) = (
+        each for each in made.steps if each.action.kind is Kind.COMPACT and each.action.table == ("readings",)
+    )
+    assert compacted.planned is not None
+    assert "before delete_rows" in compacted.planned.note
+
+
+@pytest.mark.parametrize("mode", [{}, {"manifest_enabled": "false"}])
+def test_versions_that_a_run_makes_let_no_older_one_go_that_the_plan_keeps(
+    tmp_path: Path, mode: dict[str, str]
+) -> None:
+    lake = Lake(str(tmp_path / "lake"), mode=mode)
+    lake.fill()
+    kept = lake.dataset("readings").version
+    text = """
+[limits]
+max_bytes_deleted = {limit}
+[defaults]
+drop_ttl = "30d"
+compact = true
+clean_up = {{ retain_versions = 1, allow_young = true }}
+"""
+    free = plan(lake.catalog, the_policy(text.format(limit='"1TB"')), only=[["readings"]])
+    (cleaned,) = (each for each in free.steps if each.action.kind is Kind.CLEAN_UP)
+    assert cleaned.planned is not None
+    limit = cleaned.planned.bytes
+
+    record = run_policy(lake.catalog, the_policy(text.format(limit=limit)), only=[["readings"]])
+
+    assert record.state is RunState.DONE
+    (done,) = (each for each in record.actions if each.action.kind is Kind.CLEAN_UP)
+    assert done.effect is not None
+    assert (done.effect.files, done.effect.bytes) == (cleaned.planned.files, limit)
+    assert min(each["version"] for each in lake.dataset("readings").versions()) == kept
+
+
+def test_what_has_nothing_to_do_in_the_dry_run_is_not_done_in_the_run(lake: Lake) -> None:
+    run_policy(lake.catalog, the_policy())
+    text = POLICY.replace("'90 days'", "'900 days'")  # nothing is so old
+    made = plan(lake.catalog, the_policy(text), only=[["readings"]])
+    assert _keys(made.record, Outcome.NOTHING) == {(Kind.DELETE_ROWS, ("readings",), "")}
+    version = lake.dataset("readings").version
+    record = run(lake.catalog, made)
+    assert _keys(record, Outcome.NOTHING) == {(Kind.DELETE_ROWS, ("readings",), "")}
+    assert lake.dataset("readings").version == version
+
+
+def test_only_the_tables_and_kinds_that_are_named_are_worked_on(lake: Lake) -> None:
+    record = run_policy(lake.catalog, the_policy(), only=[["readings"]], kinds=[Kind.COMPACT, Kind.DROP_TTL])
+    done = {(Kind.DROP_TTL, ("readings",), ""), (Kind.COMPACT, ("readings",), "")}
+    assert _keys(record, Outcome.DONE) == done
+    assert record.before.tables == 1
+
+
+def test_a_table_that_fails_keeps_from_no_other(lake: Lake) -> None:
+    lake.make("events_a", fragments=3)
+    lake.make("events_b", fragments=3)
+    for file in Path(lake.location("events_a"), "data").iterdir():
+        file.unlink()  # its rows cannot be read, and its versions can
+    record = run_policy(lake.catalog, the_policy())
+    found = outcomes(record)
+    assert record.state is RunState.FAILED
+    assert found[Kind.DELETE_ROWS, ("events_a",), ""] is Outcome.FAILED
+    assert found[Kind.COMPACT, ("events_a",), ""] is Outcome.SKIPPED
+    assert found[Kind.DELETE_ROWS, ("events_b",), ""] is Outcome.DONE
+    assert found[Kind.COMPACT, ("events_b",), ""] is Outcome.DONE
+    assert found[Kind.MAINTAIN_MANIFEST, (), ""] is Outcome.DONE
+    assert [each.record.action.table for each in history(lake.catalog, failed=True)] == [("events_a",)]
+
+
+def test_what_a_rule_asks_for_and_cannot_be_done_fails_and_keeps_from_nothing(lake: Lake) -> None:
+    text = POLICY.replace("ts < now()", "when_ < now()").replace(
+        'time_column = "ts"', 'time_column = "when_"'
+    )
+    record = run_policy(lake.catalog, the_policy(text))
+    failed = [each for each in record.actions if each.outcome is Outcome.FAILED]
+    assert [(each.action.kind, each.action.table) for each in failed] == [(Kind.DELETE_ROWS, ("readings",))]
+    assert "when_" in (failed[0].error or "")
+    assert outcomes(record)[Kind.COMPACT, ("readings",), ""] is Outcome.DONE
+
+
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [("max_tables = 1", "max_tables"), ("max_bytes_deleted = 10", "bytes"), ("max_rows_deleted = 9", "rows")],
+)
+def test_a_run_over_a_limit_does_nothing_and_says_so(lake: Lake, limit: str, name: str) -> None:
+    before = lake.state()
+    policy = the_policy(f"[limits]\n{limit}\n{POLICY}")
+    made = plan(lake.catalog, policy)
+    assert made.state is RunState.REFUSED
+    for record in (run_policy(lake.catalog, policy), run(lake.catalog, made)):
+        assert record.state is RunState.REFUSED
+        assert name in record.message
+        assert _keys(record, Outcome.DONE) == set()
+    assert lake.state() == before
+    assert [each.state for each in runs(lake.catalog)] == [RunState.REFUSED] * 2
+
+
+def test_a_run_at_a_limit_is_done(lake: Lake) -> None:
+    policy = the_policy(f"[limits]\nmax_rows_deleted = {4 * OLD_ROWS}\n{POLICY}")
+    assert run_policy(lake.catalog, policy).state is RunState.DONE
+
+
+def test_protection_without_a_manifest_fails_in_the_dry_run(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"), mode={"manifest_enabled": "false"})
+    lake.make("readings")
+    made = plan(lake.catalog, the_policy("[defaults]\nprotect = true"))
+    assert [each.outcome for each in made.steps] == [Outcome.FAILED]
+    assert "manifest_enabled=true" in (made.steps[0].error or "")
+
+
+def test_an_unreadable_table_is_told_and_stops_nothing(lake: Lake) -> None:
+    lake.make("broken")
+    for file in Path(lake.location("broken"), "_versions").iterdir():
+        file.write_bytes(b"no manifest")
+    record = run_policy(lake.catalog, the_policy())
+    assert record.before.unreadable == 1
+    assert "broken" in record.message
+    assert outcomes(record)[Kind.COMPACT, ("readings",), ""] is Outcome.DONE
+
+
+def test_totals_and_changes_tell_before_and_after(lake: Lake) -> None:
+    record = run_policy(lake.catalog, the_policy())
+    assert record.after is not None
+    assert (record.before.dropped, record.after.dropped) == (3, 1)
+    assert record.before.rows - record.after.rows == 4 * OLD_ROWS
+    assert record.after.fragments == sum(
+        each.fragments or 0 for key, each in lake.facts().items() if not key[-1]
+    )
+    changes = {(*each.before.table, each.before.deletion_id is not None): each for each in record.changes}
+    assert changes["gone", True].after is None
+    assert changes["kept", True].after == changes["kept", True].before
+    readings = changes["readings", False]
+    assert readings.after is not None
+    assert (readings.before.fragments, readings.after.fragments) == (4, 1)
+
+
+def test_progress_is_told(lake: Lake) -> None:
+    told: list[Progress] = []
+    run_policy(lake.catalog, the_policy(), progress=told.append)
+    assert {each.job for each in told} >= {"look at", "dry run", *(kind.value for kind in Kind)}
+    for job in {each.job for each in told}:
+        last = [each for each in told if each.job == job][-1]
+        assert last.done == last.total
+
+
+def test_each_dropped_generation_of_a_name_is_purged_by_itself(lake: Lake) -> None:
+    for name in ("first", "second"):
+        lake.make("prod", name)
+    due = lake.drop_long_ago("prod", "first")
+    lake.catalog.rename_table({"id": ["prod", "second"], "new_table_name": "first"})
+    lake.catalog.drop_table({"id": ["prod", "first"], "context": {"ttl_ms": "30d"}})
+    record = run_policy(lake.catalog, the_policy(), only=[["prod", "first"]])
+    assert _keys(record, Outcome.DONE) == {(Kind.PURGE, ("prod", "first"), due)}
+    (left,) = (each for each in lake.catalog.list_dropped_tables() if each.id == ("prod", "first"))
+    assert left.deletion_id != due
+    lake.catalog.undrop_table(["prod", "first"])
+    assert lake.dataset("prod", "first").count_rows() == 40
+
+
+def test_the_history_is_no_table_and_no_orphan(lake: Lake) -> None:
+    run_policy(lake.catalog, the_policy())
+    level = lake.context.storage.list_level(".relance-policy")
+    assert level.directories == ("history",)
+    assert "lease" in {each.key.rpartition("/")[2] for each in level.files}
+    assert set(lake.catalog.list_tables({"id": []}).tables) == {"later", "readings"}
+    native = NativeNamespace(root=lake.uri).list_tables(ListTablesRequest(id=[]))
+    assert set(native.tables) == {"kept", "later", "readings"}, "it knows no markers"
+    assert lake.catalog.scrub() == []
+    made = plan(lake.catalog, the_policy(), kinds=[Kind.REMOVE_ORPHANS])
+    assert [each.outcome for each in made.steps] == [Outcome.NOTHING]
+    assert made.steps[0].planned is None, "nothing is kept either"
+    with pytest.raises(InvalidInputError, match="belongs to the catalog"):
+        lake.catalog.register_table({"id": ["mine"], "location": ".relance-policy/history"})
+
+
+def test_columns_are_seen_by_the_policy_and_not_kept(lake: Lake) -> None:
+    lake.catalog.create_table({"id": ["events_wide"]}, ipc(pa.table({f"c{n}": [n] for n in range(50)})))
+    made = plan(lake.catalog, the_policy())
+    assert any("ts" in (each.error or "") for each in made.steps if each.action.table == ("events_wide",))
+    assert all(each.columns == () for each in made.tables)
+
+
+def test_a_run_begins_and_ends_when_the_history_says(lake: Lake) -> None:
+    before = datetime.now(UTC)
+    record = run_policy(lake.catalog, the_policy())
+    (entry,) = runs(lake.catalog)
+    assert before <= entry.started_at == record.started_at
+    assert entry.ended_at == record.ended_at
+    assert runs(lake.catalog, since=datetime.now(UTC)) == []
+    assert runs(lake.catalog, since=before - timedelta(seconds=1)) == [entry]

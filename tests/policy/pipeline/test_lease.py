@@ -1,0 +1,178 @@
+"""One run per lake at a time: the second one refuses and says who holds it, or waits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.support.paths import REPOSITORY
+from tests.support.policy.lakes import Lake, the_policy
+from tests.support.servers import S3Server
+
+from relance.errors import KeyChangedError
+from relance.policy import LeaseHeldError, LeaseLostError, run_policy, runs, who_runs
+from relance.policy.pipeline import lease as leases
+from relance.policy.pipeline.lease import LEASE_KEY, held
+from relance.policy.records import RunState
+
+SHORT = timedelta(seconds=1.5)
+
+_HOLD = """
+import sys
+from tests.support.policy.lakes import Lake
+from relance.policy.pipeline.lease import held
+with held(Lake(sys.argv[1]).context, "the-other-run", "somebody@elsewhere"):
+    sys.stdout.write("held\\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"))
+
+
+@contextmanager
+def _holder(lake: Lake) -> Iterator[Holding]:
+    """Run a process that holds the lake by now."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, lake.uri],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:  # closes what it reads, and waits for it
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield Holding(process.stdin.close, process.kill)
+
+
+class Holding(NamedTuple):
+    """A process that holds a lake."""
+
+    end: Callable[[], None]
+    kill: Callable[[], None]
+
+
+def test_a_second_process_refuses_with_who_holds_the_lake_and_a_third_waits(lake: Lake) -> None:
+    before = lake.state()
+    with _holder(lake) as other:
+        with pytest.raises(LeaseHeldError, match=r"somebody@elsewhere .*the-other-run"):
+            run_policy(lake.catalog, the_policy())
+        assert lake.state() == before
+        found = who_runs(lake.catalog)
+        assert found is not None
+        assert found.run == "the-other-run"
+        ends = threading.Timer(0.5, other.end)
+        ends.start()
+        record = run_policy(lake.catalog, the_policy(), wait=timedelta(seconds=30))
+        assert not ends.is_alive(), "it did not wait"
+        assert record.state is RunState.DONE
+    assert who_runs(lake.catalog) is None
+    assert len(runs(lake.catalog)) == 1
+
+
+def test_the_lease_of_a_process_that_was_killed_is_taken_over_at_once(empty: Lake) -> None:
+    with _holder(empty) as other:
+        other.kill()
+    assert b"somebody@elsewhere" in empty.context.storage.read(LEASE_KEY).body
+    with held(empty.context, "mine", "me"):
+        found = who_runs(empty.catalog)
+        assert found is not None
+        assert found.run == "mine"
+
+
+def test_the_lease_of_a_holder_elsewhere_is_taken_over_when_it_is_over(
+    empty: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "this_process", lambda: "another-machine 1 1")
+        patch.setattr(leases.Lease, "start", lambda lease: None)  # no heartbeat: it sleeps
+        patch.setattr(leases.Lease, "stop", lambda lease: None)
+        with held(empty.context, "theirs", "them", length=SHORT) as theirs:
+            pass
+    with pytest.raises(LeaseHeldError), held(empty.context, "mine", "me"):
+        lost.set()
+    with held(empty.context, "mine", "me", wait=timedelta(seconds=30)) as mine:
+        mine.check()
+        with pytest.raises(LeaseLostError, match="theirs"):
+            theirs.check()
+    assert not lost.is_set()
+
+
+def test_a_lease_is_renewed_while_its_holder_lives(empty: Lake) -> None:
+    with held(empty.context, "mine", "me", length=SHORT) as lease:
+        first = empty.context.storage.read(LEASE_KEY)
+        time.sleep(1.5 * SHORT.total_seconds())
+        assert empty.context.storage.read(LEASE_KEY).version != first.version
+        lease.check()
+        found = who_runs(empty.catalog)
+        assert found is not None
+        assert found.until > datetime.now(UTC)
+
+
+def test_a_holder_whose_lease_was_taken_notices(empty: Lake) -> None:
+    with held(empty.context, "mine", "me", length=SHORT) as lease:
+        stored = empty.context.storage.read(LEASE_KEY)
+        other = stored.body.replace(b'"me"', b'"thief"').replace(b'"mine"', b'"stolen"')
+        for _ in range(50):  # against the heartbeat
+            try:
+                empty.context.storage.replace(LEASE_KEY, other, expected=stored.version)
+                break
+            except KeyChangedError:
+                stored = empty.context.storage.read(LEASE_KEY)
+        time.sleep(SHORT.total_seconds())
+        with pytest.raises(LeaseLostError, match=r"thief \(run stolen\)"):
+            lease.check()
+    assert b"thief" in empty.context.storage.read(LEASE_KEY).body, "it is not given free by another"
+
+
+def test_of_many_that_want_the_lake_one_has_it(empty: Lake) -> None:
+    holding, most, refused = 0, 0, 0
+    lock, start = threading.Lock(), threading.Barrier(8)
+
+    def want(number: int) -> None:
+        nonlocal holding, most, refused
+        start.wait()
+        try:
+            with held(empty.context, f"run{number}", f"actor{number}"):
+                with lock:
+                    holding += 1
+                    most = max(most, holding)
+                time.sleep(0.05)
+                with lock:
+                    holding -= 1
+        except LeaseHeldError:
+            with lock:
+                refused += 1
+
+    threads = [threading.Thread(target=want, args=(number,)) for number in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert most == 1
+    assert refused >= 1
+
+
+def test_the_lease_works_on_s3(moto_server: S3Server, moto_bucket: str) -> None:
+    s3_lake = Lake(f"s3://{moto_bucket}/lake", moto_server.storage_options())
+    with held(s3_lake.context, "mine", "me", length=SHORT) as lease:
+        with pytest.raises(LeaseHeldError, match="me runs it"):
+            run_policy(s3_lake.catalog, the_policy())
+        time.sleep(SHORT.total_seconds())
+        lease.check()
+    with held(s3_lake.context, "next", "me"):
+        pass

@@ -1,0 +1,114 @@
+"""The history: every action with its run, filters, and a table that stays small."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import lance
+import pytest
+from tests.support.policy.lakes import OLD_ROWS, Lake, the_policy
+
+from relance.errors import InvalidTableStateError
+from relance.policy import history, plan, run, run_policy, run_record, runs
+from relance.policy.actions import Action, Kind
+from relance.policy.codec import decode, encode
+from relance.policy.pipeline import past_runs as module
+from relance.policy.pipeline.history_rows import RunHead
+from relance.policy.pipeline.past_runs import HISTORY_DIRECTORY, History
+from relance.policy.pipeline.planning import policy_hash
+from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState
+
+HEAD = RunHead("run", "me@here", "policy.toml", "hash", "local")
+
+
+def _record(number: int) -> ActionRecord:
+    return ActionRecord(Action(Kind.COMPACT, ("t", f"n{number}"), "rule", "why"), Outcome.DONE)
+
+
+def test_every_action_is_kept_with_all_that_is_known_of_it(lake: Lake) -> None:
+    before = datetime.now(UTC)
+    record = run_policy(lake.catalog, the_policy(), actor="ann@night")
+    kept = history(lake.catalog)
+    assert [each.record for each in reversed(kept)] == list(record.actions)
+    assert {each.head.actor for each in kept} == {"ann@night"}
+    assert {each.head.policy for each in kept} == {"policy.toml"}
+    assert {each.head.policy_hash for each in kept} == {policy_hash(the_policy())}
+    assert {each.head.run for each in kept} == {record.run}
+    (deleted,) = history(lake.catalog, kind=Kind.DELETE_ROWS, table=["readings"])
+    found = deleted.record
+    assert found.outcome is Outcome.DONE
+    assert found.action.rule == "ninety days"
+    assert found.action.why
+    assert found.effect is not None
+    assert (found.effect.before.deleted_rows, found.effect.after.deleted_rows) == (0, 4 * OLD_ROWS)
+    assert found.started_at is not None
+    assert found.started_at >= before
+    assert found.duration > timedelta(0)
+    assert run_record(lake.catalog) == record == run_record(lake.catalog, record.run)
+
+
+def test_history_is_found_by_time_table_kind_run_and_failure(lake: Lake) -> None:
+    first = run_policy(lake.catalog, the_policy())
+    between = datetime.now(UTC)
+    lake.append("readings")
+    second = run_policy(lake.catalog, the_policy())
+    assert {each.head.run for each in history(lake.catalog, since=between)} == {second.run}
+    assert {each.head.run for each in history(lake.catalog, run=first.run)} == {first.run}
+    assert {each.record.action.table for each in history(lake.catalog, table=["prod", "orders"])} == {
+        ("prod", "orders")
+    }
+    kinds = {each.record.action.kind for each in history(lake.catalog, kind=Kind.PURGE)}
+    assert kinds == {Kind.PURGE}
+    assert history(lake.catalog, failed=True) == []
+    assert len(history(lake.catalog, limit=3)) == 3
+    assert [each.head.run for each in runs(lake.catalog)] == [second.run, first.run]
+
+
+def test_names_with_quotes_are_found(lake: Lake) -> None:
+    History(lake.context).add_actions(
+        HEAD, [(0, ActionRecord(Action(Kind.PURGE, ("it's",), "r", "w"), Outcome.FAILED, error="x'y"))]
+    )
+    (found,) = history(lake.catalog, table=["it's"], failed=True)
+    assert found.record.error == "x'y"
+
+
+def test_a_lake_without_history_has_an_empty_one(lake: Lake) -> None:
+    assert history(lake.catalog) == []
+    assert runs(lake.catalog) == []
+    assert run_record(lake.catalog) is None
+
+
+def test_a_run_writes_few_versions_and_old_ones_go(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = run_policy(lake.catalog, the_policy())
+    dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
+    kinds = {each.action.kind for each in record.actions}
+    assert dataset.version <= len(kinds) + 3, "one commit for a kind, not for an action"
+    monkeypatch.setattr(module, "_OLD_VERSIONS", timedelta(0))
+    monkeypatch.setattr(module, "_MANY_FRAGMENTS", 4)
+    run(lake.catalog, plan(lake.catalog, the_policy()))
+    dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
+    assert len(dataset.versions()) == 1
+    assert len(dataset.get_fragments()) == 1
+    assert len(runs(lake.catalog)) == 2
+    assert run_record(lake.catalog, record.run) == record
+
+
+def test_rows_that_were_written_twice_count_once(lake: Lake) -> None:
+    kept = History(lake.context)
+    for _ in range(2):
+        kept.add_actions(HEAD, [(number, _record(number)) for number in range(3)])
+    assert len(kept.entries()) == 3
+    assert len(kept.actions("run")) == 3
+
+
+def test_a_history_of_another_release_is_left_alone(lake: Lake) -> None:
+    run_policy(lake.catalog, the_policy())
+    lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}").update_schema_metadata({"relance.history": "2"})
+    with pytest.raises(InvalidTableStateError, match="another release"):
+        history(lake.catalog)
+
+
+def test_a_record_survives_json(lake: Lake) -> None:
+    record = run_policy(lake.catalog, the_policy())
+    assert decode(RunRecord, encode(record), "record") == record
+    assert record.state is RunState.DONE

@@ -1,0 +1,297 @@
+"""The HTML page: well formed and harmless whatever names are in it, whole in itself, small, and readable."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.paths import REPOSITORY
+from tests.support.policy.runs import HOSTILE_NAMES, a_run, dry, every_run, extreme, hostile, night
+
+from relance.maintenance.work import Effect
+from relance.policy.actions import Action, Kind
+from relance.policy.facts import TableFacts
+from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange
+from relance.policy.report import to_html, to_json
+from relance.policy.report.markup import element, joined, shortened, visible, width_of
+from relance.policy.report.style import STYLE
+from relance.policy.report.tables import MOST_ACTIONS, MOST_FAILED
+
+PLOTS = ("freed", "waiting", "bytes", "versions", "deleted", "slowest")
+WORD = re.compile(r"[\w-]+")
+TAGS = WORD.findall("""
+html head meta title link style body header main footer section div p h1 h2 h3 span dl dt dd table caption
+thead tbody tr th td figure figcaption details summary svg g desc rect circle line text
+""")
+VOID = {"meta", "link"}
+ATTRIBUTES = WORD.findall("""
+lang charset http-equiv content name rel href id class role scope data-label aria-labelledby aria-hidden width
+height transform x y dx dy x1 x2 y1 y2 cx cy r text-anchor
+""")
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag is known and closed, no attribute can run or fetch anything."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.ids: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.attributes: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in TAGS, tag
+        given = dict(attrs)
+        assert len(given) == len(attrs)
+        assert set(given) <= set(ATTRIBUTES), (tag, given)
+        assert given.get("href") in (None, "data:,")
+        self.tags[tag] += 1
+        self.attributes.append((tag, given))
+        if given.get("id"):
+            self.ids.append(str(given["id"]))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data}")
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(f"a processing instruction: {data}")
+
+    def unknown_decl(self, data: str) -> None:
+        raise AssertionError(f"a declaration: {data}")
+
+    def text_in(self, tag: str) -> str:
+        return " ".join(data for inside, data in self.texts if inside == tag)
+
+
+@pytest.mark.parametrize("name", list(every_run()))
+def test_the_page_of_every_run_is_well_formed_and_fetches_nothing(name: str) -> None:
+    text = to_html(every_run()[name])
+    text.encode()
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert page.tags["h1"] == 1
+    for plot in PLOTS:
+        assert plot in page.ids
+    assert "@import" not in text
+    assert "url(" not in STYLE
+
+
+anything = st.text(st.characters(), max_size=40) | st.sampled_from(HOSTILE_NAMES)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(anything, anything, st.integers(0, 2**80), st.sampled_from(RunState), st.sampled_from(Outcome))
+def test_no_name_and_no_figure_breaks_the_page(
+    name: str, other: str, figure: int, state: RunState, outcome: Outcome
+) -> None:
+    facts = TableFacts(
+        (name, other), rows=figure, deleted_rows=figure // 3, bytes=figure, versions=figure, error=other
+    )
+    effect = Effect(figure, figure, figure, figure, note=other)
+    action = Action(Kind.CLEAN_UP, (name,), other, name)
+    taken = timedelta(microseconds=min(figure, 10**18))
+    record = ActionRecord(action, outcome, None, effect, name, None, taken)
+    run = a_run([record], [TableChange(facts, facts)], state=state, message=other)
+    text = to_html(replace(run, root=name, policy=other, actor=name, engine=other, run=name))
+    text.encode()
+    page = Page(text)
+    assert page.tags["svg"] >= 1
+
+
+def test_names_are_shown_as_they_are_and_do_nothing() -> None:
+    text = to_html(hostile())
+    page = Page(text)
+    assert "<script" not in text
+    assert "<img" not in text
+    assert HOSTILE_NAMES[0] in page.text_in("h1") + page.text_in("div")
+    titles = page.text_in("title")
+    assert HOSTILE_NAMES[1] in titles
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b\x00-\x09\x0b-\x1f]", text)
+    assert "right\\u{202E}to left" in unescape(text)
+
+
+def test_the_style_sheet_is_the_one_that_the_policy_lets_in() -> None:
+    text = to_html(a_run())
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    policies = [given["content"] or "" for _, given in Page(text).attributes if given.get("http-equiv")]
+    assert len(policies) == 1
+    assert f"style-src 'sha256-{digest}'" in policies[0]
+    assert policies[0].startswith("default-src 'none'")
+    assert "unsafe" not in policies[0]
+
+
+def test_ten_thousand_tables_give_a_small_page_that_counts_the_rest() -> None:
+    record = night(10_000)
+    text = to_html(record)
+    assert len(text.encode()) < 250_000
+    failed = sum(each.outcome is Outcome.FAILED for each in record.actions)
+    shown = len(re.findall('class="outcome ', text))
+    assert shown == MOST_FAILED < failed
+    assert f"{len(record.actions) - shown:,} more actions not shown here: {failed - shown} failed" in text
+    assert "9,980 other tables" in text or "9,989 other tables" in text
+
+
+def test_ten_thousand_of_the_longest_names_still_give_a_page_of_bearable_size() -> None:
+    names = [("<" * 220, "&" * 220, f"{'é' * 100}{at}") for at in range(10_000)]
+    known = TableFacts((), rows=1, deleted_rows=1, error="<" * 900)
+    facts = [replace(known, table=name, bytes=at, versions=at) for at, name in enumerate(names)]
+    actions = [
+        ActionRecord(Action(Kind.COMPACT, name, "r", '"' * 900), Outcome.FAILED, error="&" * 900)
+        for name in names
+    ]
+    text = to_html(a_run(actions, [TableChange(each, each) for each in facts], state=RunState.FAILED))
+    assert len(text.encode()) < 3_000_000
+
+
+def test_failed_actions_come_first_with_their_errors() -> None:
+    text = to_html(night())
+    outcomes = re.findall(r'class="outcome (\w+)"', text)
+    assert outcomes[:3] == ["failed"] * 3
+    assert outcomes[3:4] == ["skipped"]
+    assert "failed" not in outcomes[3:]
+    assert text.count("rewritten by another writer ten times") == 3
+
+
+def test_actions_beyond_the_limit_are_counted_by_outcome() -> None:
+    text = to_html(night(200, failures=False))
+    assert len(re.findall('class="outcome ', text)) == MOST_ACTIONS
+    assert re.search(
+        r"more actions not shown here: \d+ done, \d+ nothing to do\. The JSON has them all\.", text
+    )
+
+
+def test_tables_that_could_not_be_read_are_told_and_those_without_a_name_are_counted() -> None:
+    facts = TableFacts(("lost",), error="manifest 7 is missing")
+    run = a_run(changes=[TableChange(facts, facts)])
+    assert "Tables that could not be read" not in to_html(a_run())
+    assert "manifest 7 is missing" in to_html(run)
+    assert run.after is not None
+    more = replace(run, after=replace(run.after, unreadable=4))
+    assert "3 more tables not shown here." in to_html(more)
+
+
+def test_a_refused_run_says_first_that_nothing_was_done_and_why() -> None:
+    text = to_html(every_run()["refused"])
+    page = Page(text)
+    assert "Refused, nothing was done" in page.text_in("p")
+    assert text.index("max_bytes_deleted is 50 GB") < text.index("<h2>")
+    assert "Nothing was run, so nothing took time." in text
+
+
+@pytest.mark.parametrize("record", [a_run(), a_run(state=RunState.PLANNED)])
+def test_a_plot_without_figures_is_a_sentence(record: RunRecord) -> None:
+    page = Page(to_html(record))
+    assert page.tags["figure"] == len(PLOTS)
+    assert page.tags["svg"] == 0
+
+
+def test_a_dry_run_says_would_and_shows_no_afterwards() -> None:
+    text = to_html(dry(night()))
+    assert "Bytes that would be freed" in text
+    assert "to rewrite" in text
+    assert not re.search(r'<rect [^>]*class="before"', text)
+
+
+def test_every_plot_has_a_title_a_description_and_a_table_of_its_figures() -> None:
+    page = Page(to_html(night()))
+    labelled = [
+        str(given["aria-labelledby"]).split() for tag, given in page.attributes if "aria-labelledby" in given
+    ]
+    assert [first for first, _ in labelled] == [f"{plot}-title" for plot in PLOTS]
+    for pair in labelled:
+        assert set(pair) <= set(page.ids)
+    assert page.tags["details"] == len(PLOTS)
+    heads = [given for tag, given in page.attributes if tag == "th"]
+    assert heads
+    assert all(given.get("scope") in ("row", "col") for given in heads)
+
+
+def test_figures_of_nothing_and_of_too_much_are_drawn_within_the_plot() -> None:
+    text = to_html(extreme())
+    places = [float(each) for each in re.findall(r'"(-?[\d.]+)%"', text)]
+    assert places
+    assert all(0 <= each <= 100 for each in places)
+    assert not re.search(r'"-?(nan|inf)', text, re.IGNORECASE)
+
+
+def test_markup_escapes_text_and_attributes_but_not_markup() -> None:
+    assert element("p", "<&>", class_='"') == '<p class="&quot;">&lt;&amp;&gt;</p>'
+    assert element("p", element("b", "x")) == "<p><b>x</b></p>"
+    assert joined("a", None, element("i", "<")) == "a<i>&lt;</i>"
+
+
+def test_names_are_cut_in_the_middle_by_the_room_they_take() -> None:
+    assert shortened("plain", 10) == "plain"
+    assert shortened("a" * 10 + "b" * 10, 9) == "aaaa…bbbb"
+    assert width_of(shortened("温度" * 30, 20)) <= 20
+    assert shortened("one\ntwo", 20) == "one two"
+    assert visible("tab\there") == "tab\\u{9}here"
+
+
+def test_the_example_in_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = REPOSITORY / "docs" / "report.md"
+    (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("run.json").write_text(json.dumps(to_json(night())))
+    exec(compile(code, str(guide), "exec"), {})
+    assert Path("report.html").read_text(encoding="utf-8") == to_html(night())
+
+
+def colours(block: str) -> dict[str, tuple[int, ...]]:
+    found = re.findall(r"--([\w-]+): #([0-9a-f]{6})", block)
+    return {name: tuple(bytes.fromhex(value)) for name, value in found}
+
+
+def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    """Return the contrast ratio as WCAG 2 defines it."""
+
+    def luminance(colour: tuple[int, ...]) -> float:
+        parts = [each / 255 for each in colour]
+        red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_text_and_marks_stand_out_from_the_paper(scheme: int) -> None:
+    blocks = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+    palette = colours(blocks[scheme])
+    for paper in ("paper", "panel"):
+        for ink in ("ink", "soft", "bad", "good", "warn"):
+            assert contrast(palette[ink], palette[paper]) >= 4.5, (ink, paper)
+    assert contrast(palette["ink"], palette["bad-panel"]) >= 4.5
+    for mark in ("mark", "edge"):
+        assert contrast(palette[mark], palette["paper"]) >= 3, mark

@@ -1,0 +1,101 @@
+"""What the tests of compaction and index refresh share: tables of many small fragments, and looks at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from tests.support.roots import Place
+
+from relance.maintenance.execute import Run
+from relance.maintenance.runner import ThreadRunner, open_catalog
+from relance.maintenance.work import CatalogRef, Job, Result
+from relance.operations.context import Context
+
+EACH = 100
+"""Rows of a fragment."""
+
+TABLE = ("t",)
+
+
+def reference(place: Place, **properties: str) -> CatalogRef:
+    """Return what opens the catalog of a place in a task."""
+    upkeep = {} if place.mode.get("manifest_enabled") == "false" else {"manifest_upkeep": "false"}
+    return CatalogRef(tuple((place.properties | upkeep | properties).items()))
+
+
+def context_of(place: Place, **properties: str) -> Context:
+    """Return the opened catalog of a place."""
+    return open_catalog(reference(place, **properties))
+
+
+def some(first: int, number: int) -> pa.Table:
+    """Return rows with ids from `first` on; the word is one of seven."""
+    ids = np.arange(first, first + number)
+    return pa.table({"id": ids, "value": ids * 0.5, "word": [f"w{each % 7}" for each in ids]})
+
+
+def at(place: Place, table: str = "t", **pinned: Any) -> lance.LanceDataset:
+    """Open a table with pylance alone."""
+    found = place.open().describe_table({"id": [table]})
+    return lance.dataset(found.location, storage_options=found.storage_options, **pinned)
+
+
+def fill(
+    place: Place, *, fragments: int = 8, stable: bool = False, indexes: bool = True, table: str = "t"
+) -> None:
+    """Create a table of this many fragments."""
+    declared = place.open().declare_table({"id": [table]})
+    for number in range(fragments):
+        lance.write_dataset(
+            some(number * EACH, EACH),
+            declared.location,
+            mode="append" if number else "create",
+            enable_stable_row_ids=stable,
+            storage_options=declared.storage_options,
+        )
+    if indexes:
+        at(place, table).create_scalar_index("id", "BTREE")
+        at(place, table).create_scalar_index("word", "BITMAP")
+
+
+def append(place: Place, first: int, number: int, table: str = "t") -> None:
+    """Append rows as another client does."""
+    dataset = at(place, table)
+    lance.write_dataset(some(first, number), dataset, mode="append")
+
+
+def ids(place: Place, table: str = "t") -> list[int]:
+    """Return the ids of all rows, sorted."""
+    return sorted(at(place, table).to_table(columns=["id"])["id"].to_pylist())
+
+
+def lengths(dataset: lance.LanceDataset) -> list[int]:
+    """Return the rows of each fragment, in their order."""
+    return [each.count_rows() for each in dataset.get_fragments()]
+
+
+def assert_indexes_are_right(place: Place, table: str = "t") -> None:
+    """Check that queries give the same rows with the indexes and without."""
+    dataset = at(place, table)
+    for query in ("id >= 3 and id < 750", "word = 'w3'", "id = 5", "id > 100000"):
+        by_index = dataset.scanner(filter=query).to_table().sort_by("id")
+        without = dataset.scanner(filter=query, use_scalar_index=False).to_table().sort_by("id")
+        assert by_index.equals(without), query
+
+
+def unindexed(place: Place, table: str = "t") -> dict[str, int]:
+    """Return how many rows each index does not cover."""
+    dataset = at(place, table)
+    names = {each.name for each in dataset.describe_indices() if not each.name.startswith("__")}
+    return {name: dataset.stats.index_stats(name)["num_unindexed_rows"] for name in sorted(names)}
+
+
+def run(place: Place, job: Job, *tables: tuple[str, ...], giant: bool = False, **options: Any) -> Result:
+    """Do a job on one table: in one task, or cut up as a giant one."""
+    threads = ThreadRunner(3)
+    work = Run(job, reference(place), threads, threads, giant_seconds=-1 if giant else 20, **options)
+    (result,) = work.results(tables or [TABLE])
+    return result

@@ -1,0 +1,97 @@
+"""Jobs that die between their tasks and their commit: `python -m tests.support.jobs.dying JOB PROPERTIES`.
+
+The process does all tasks of a job on the table `t`, and then ends itself as `kill -9` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from tests.support.jobs.merging import merge_here
+from tests.support.jobs.rows import PER_FRAGMENT, ROWS, SMALL_TASK, rows
+from tests.support.paths import REPOSITORY
+from tests.support.roots import Place
+
+from relance.maintenance import Compact, DeleteRows, Effect, Estimate, RefreshIndexes, UpdateRows
+from relance.maintenance.execute import Run
+from relance.maintenance.rows import row_commit
+from relance.maintenance.runner import ThreadRunner, open_catalog
+from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
+from relance.operations.context import Context
+
+JOBS: dict[str, Job] = {
+    "delete": DeleteRows("id % 3 = 0"),
+    "update": UpdateRows({"n": "n + 1"}, "id % 3 = 0"),
+    "compact": Compact(target_rows=2 * PER_FRAGMENT),
+    "refresh": RefreshIndexes(segment_rows=2 * PER_FRAGMENT),
+}
+NAMES = (*JOBS, "merge")
+
+
+def merged() -> pa.Table:
+    """Return the rows of the merge: five that are there, five that are new."""
+    ours = rows(ROWS - 5, 10)
+    return ours.set_column(1, "n", pa.array([100] * 10, pa.int32()))
+
+
+@dataclass(frozen=True)
+class Dying:
+    """Another job, whose process dies when all tasks are done."""
+
+    inner: Job
+    name: str = "die"
+
+    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
+        return self.inner.targets(context)
+
+    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+        plan = self.inner.plan(context, table)
+        return None if plan is None else DyingPlan(plan.tasks)
+
+
+@dataclass(frozen=True)
+class DyingPlan:
+    """Tasks without a commit."""
+
+    tasks: Sequence[Task]
+
+    @property
+    def estimate(self) -> Estimate:
+        return Estimate()
+
+    def finish(self, context: Context, values: Sequence[Any]) -> Effect:
+        die()
+
+
+def die() -> NoReturn:
+    """End this process at once."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("nobody survives that")
+
+
+def die_in(name: str, place: Place) -> None:
+    """Have a process do all tasks of a job and die before the commit."""
+    command = [sys.executable, "-m", "tests.support.jobs.dying", name, json.dumps(place.properties)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def main(name: str, properties: str) -> None:
+    row_commit.TASK_SECONDS = SMALL_TASK
+    catalog = CatalogRef(tuple(json.loads(properties).items()))
+    if name == "merge":
+        merge_here(open_catalog(catalog), "t", merged(), on=("id",), before_commit=die)
+    threads = ThreadRunner(2)
+    list(Run(Dying(JOBS[name]), catalog, threads, threads, giant_seconds=-1).results([("t",)]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

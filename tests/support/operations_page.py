@@ -1,0 +1,187 @@
+"""Write docs/reference/operations.md: each operation of a Lance namespace is tried in each mode.
+
+`python -m tests.support.operations_page` writes the page; a test fails while it is out of date.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import UnsupportedOperationError
+from tests.support.managed_versions import directory_of, stage
+from tests.support.paths import REPOSITORY
+from tests.support.roots import ipc, local_place
+from tests.support.tables import MODES, ROWS
+
+from relance import DirectoryNamespace
+
+PAGE = REPOSITORY / "docs/reference/operations.md"
+
+OPERATIONS = sorted(
+    name for name, member in vars(LanceNamespace).items() if callable(member) and not name.startswith("_")
+)
+
+Fields = dict[str, Any]
+Arguments = tuple[Any, ...]
+Request = Fields | Callable[[DirectoryNamespace], Fields]
+
+_SPACE: Fields = {"id": ["space"]}
+_VECTOR: Fields = {"k": 1, "vector": {"single_vector": [0.0] * 8}, "vector_column": "vector"}
+_ADD: Fields = {"new_columns": [{"name": "n", "expression": "id + 1"}]}
+
+
+def _staged(catalog: DirectoryNamespace) -> Fields:
+    """Return what is asked for to make version 2, whose manifest is staged."""
+    manifest = next((directory_of(catalog, "t") / "_versions").glob("*.manifest"))
+    return {"id": ["t"], "version": 2, "manifest_path": stage(catalog, "t", body=manifest.read_bytes())}
+
+
+def _hidden(catalog: DirectoryNamespace) -> Fields:
+    """Return what is asked for to show a table again that was hidden."""
+    location = directory_of(catalog, "t").name
+    catalog.deregister_table({"id": ["t"]})
+    return {"id": ["t"], "location": location}
+
+
+_REQUESTS: dict[str, Request] = {
+    "alter_table_add_columns": _ADD,
+    "alter_table_alter_columns": {"alterations": [{"path": "id", "rename": "n"}]},
+    "alter_table_backfill_columns": {"column": "id"},
+    "alter_table_drop_columns": {"columns": ["id"]},
+    "alter_transaction": {"id": ["t", "1"], "actions": [{"set_status_action": {"status": "SUCCEEDED"}}]},
+    "analyze_table_query_plan": _VECTOR,
+    "batch_commit_tables": lambda catalog: {"operations": [{"create_table_version": _staged(catalog)}]},
+    "batch_create_table_versions": lambda catalog: {"entries": [_staged(catalog)]},
+    "batch_delete_table_versions": {"ranges": [{"start_version": 5, "end_version": 6}]},
+    "create_empty_table": {"id": ["new"]},
+    "create_materialized_view": {
+        "id": ["new"],
+        "kind": "query",
+        "source_query": "select 1",
+        "output_schema": "e30=",
+    },
+    "create_namespace": {"id": ["new"]},
+    "create_table": {"id": ["new"]},
+    "create_table_branch": {"name": "new"},
+    "create_table_index": {"column": "id", "index_type": "BTREE"},
+    "create_table_scalar_index": {"column": "id", "index_type": "BTREE"},
+    "create_table_tag": {"tag": "new", "version": 1},
+    "create_table_version": _staged,
+    "declare_table": {"id": ["new"]},
+    "delete_from_table": {"predicate": "id = 1"},
+    "delete_table_branch": {"name": "work"},
+    "delete_table_tag": {"tag": "first"},
+    "describe_namespace": _SPACE,
+    "describe_table_index_stats": {"index_name": "name_idx"},
+    "describe_transaction": {"id": ["t", "1"]},
+    "drop_namespace": _SPACE,
+    "drop_table_index": {"index_name": "name_idx"},
+    "explain_table_query_plan": {"query": _VECTOR},
+    "get_table_tag_version": {"tag": "first"},
+    "list_all_tables": {},
+    "list_namespaces": _SPACE,
+    "list_tables": _SPACE,
+    "merge_insert_into_table": {"on": ["id"], "when_not_matched_insert_all": True},
+    "namespace_exists": _SPACE,
+    "query_table": _VECTOR,
+    "register_table": _hidden,
+    "rename_table": {"new_table_name": "new"},
+    "restore_table": {"version": 1},
+    "update_field_metadata": {"updates": [{"path": "id", "metadata": {"a": "b"}}]},
+    "update_table": {"updates": [["id", "id + 1"]]},
+    "update_table_schema_metadata": {"metadata": {"a": "b"}},
+    "update_table_tag": {"tag": "first", "version": 1},
+}
+"""What is asked for, where the id of the table `t` is not enough."""
+
+_WITH_BODY = {"create_table", "insert_into_table", "merge_insert_into_table"}
+_AT_THE_ROOT = {"describe_namespace", "list_namespaces", "list_tables", "namespace_exists"}
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Whether an operation works in a mode, and why not."""
+
+    word: str
+    reason: str = ""
+
+
+def _prepared(root: str, mode: str, *, managed: bool) -> DirectoryNamespace:
+    """Return a catalog that holds one of everything."""
+    more: dict[str, Any] = {"table_version_management": "true"} if managed else {}
+    catalog = local_place(Path(root), MODES[mode]).open(**more)
+    catalog.create_table({"id": ["t"]}, ipc(ROWS))
+    if mode != "V1":
+        catalog.create_namespace(_SPACE)
+    return catalog
+
+
+def _try(catalog: DirectoryNamespace, operation: str, fields: Fields) -> None:
+    if operation == "namespace_id":
+        catalog.namespace_id()
+        return
+    if "branch" in operation:
+        catalog.create_table_branch({"id": ["t"], "name": "work"})
+    if "tag" in operation:
+        catalog.create_table_tag({"id": ["t"], "tag": "first", "version": 1})
+    if "index" in operation:
+        catalog.create_table_index({"id": ["t"], "column": "name", "index_type": "BTREE"})
+    body: Arguments = (ipc(ROWS),) if operation in _WITH_BODY else ()
+    getattr(catalog, operation)({"id": ["t"], **fields}, *body)
+
+
+def support(operation: str, mode: str) -> Support:
+    """Return whether an operation works in a mode, by trying it."""
+    if getattr(DirectoryNamespace, operation) is getattr(LanceNamespace, operation):
+        return Support("no", "not implemented")
+    reason = _refusal(operation, mode)
+    if reason is None:
+        return Support("yes")
+    if operation in _AT_THE_ROOT and _refusal(operation, mode, {"id": []}) is None:
+        return Support("root", reason)
+    if mode != "V1" and _refusal(operation, mode, managed=True) is None:
+        return Support("managed", reason)
+    return Support("no", reason)
+
+
+def _refusal(operation: str, mode: str, given: Fields | None = None, *, managed: bool = False) -> str | None:
+    """Return why an operation is refused as unsupported, or None."""
+    with tempfile.TemporaryDirectory() as root, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        catalog = _prepared(root, mode, managed=managed)
+        request = _REQUESTS.get(operation, {}) if given is None else given
+        try:
+            _try(catalog, operation, request(catalog) if callable(request) else request)
+        except UnsupportedOperationError as error:
+            return str(error).removeprefix("Unsupported: ").replace(root, "…")
+    return None
+
+
+def page() -> str:
+    """Return the page."""
+    lines = [
+        "# Operations",
+        "",
+        f"All {len(OPERATIONS)} operations of a Lance namespace, each tried in each mode to write this page.",
+        "`root`: for the root namespace, but not for others.",
+        "`managed`: with [managed versions](../managed-versions.md).",
+        "",
+        "| operation | V1 | V2 | compatibility | why not |",
+        "|---|---|---|---|---|",
+    ]
+    for operation in OPERATIONS:
+        found = [support(operation, mode) for mode in MODES]
+        reasons = dict.fromkeys(each.reason for each in found if each.reason)
+        words = " | ".join(each.word for each in found)
+        lines.append(f"| `{operation}` | {words} | {'; '.join(reasons)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

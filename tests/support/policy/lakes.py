@@ -1,0 +1,182 @@
+"""A small lake in which every kind of action has something to do, and what is compared of it after a run."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+from tests.support.roots import ipc
+
+from relance import DirectoryNamespace
+from relance.maintenance.runner import ThreadRunner, open_catalog
+from relance.maintenance.work import CatalogRef
+from relance.operations.context import Context
+from relance.policy.actions import Kind
+from relance.policy.facts import TableFacts
+from relance.policy.file.parse import parse_policy
+from relance.policy.model import Policy
+from relance.policy.pipeline.gather import gather
+from relance.policy.records import Outcome, RunRecord
+from relance.testing.clock import ManualClock
+
+QUICK = {"clock_skew": "0s", "claim_lease": "1s", "request_age_bound": "0s", "manifest_upkeep": "false"}
+"""Claims of a process that was killed are over soon."""
+
+POLICY = """
+[defaults]
+drop_ttl = "30d"
+purge = true
+compact = { min_fragments = 2 }
+refresh_indexes = {}
+clean_up = { older_than = "0s", allow_young = true }
+remove_orphans = { older_than = "24h" }
+maintain_manifest = true
+
+[[rules]]
+name = "ninety days"
+tables = ["readings", "events_*"]
+delete_rows = { delete_where = "ts < now() - interval '90 days'", time_column = "ts" }
+
+[[rules]]
+name = "production"
+tables = ["prod.**"]
+protect = true
+"""
+
+ROWS = 40
+
+
+def rows_of_days() -> pa.Table:
+    """Return rows from today back to 200 days ago."""
+    now = datetime.now(UTC)
+    days = [now - timedelta(days=5 * each, hours=1) for each in range(ROWS)]
+    return pa.table({"ts": days, "v": list(range(ROWS))})
+
+
+OLD_ROWS = sum(5 * each >= 90 for each in range(ROWS))
+"""Of each fragment."""
+
+
+@dataclass(slots=True)
+class Lake:
+    """A root with a catalog on it."""
+
+    uri: str
+    options: dict[str, str] = field(default_factory=dict)
+    mode: dict[str, str] = field(default_factory=dict)
+    catalog: DirectoryNamespace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.catalog = DirectoryNamespace(**self.properties)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        storage = {f"storage.{key}": value for key, value in self.options.items()}
+        return {"root": self.uri, **QUICK, **self.mode, **storage}
+
+    @property
+    def ref(self) -> CatalogRef:
+        return CatalogRef(self.catalog.properties)
+
+    @property
+    def context(self) -> Context:
+        return open_catalog(self.ref)
+
+    def make(self, *table: str, fragments: int = 1) -> None:
+        self.catalog.create_table({"id": list(table)}, ipc(rows_of_days()))
+        for _ in range(fragments - 1):
+            self.append(*table)
+
+    def append(self, *table: str) -> None:
+        lance.write_dataset(
+            rows_of_days(), self.location(*table), mode="append", storage_options=self.storage
+        )
+
+    def drop_long_ago(self, *table: str, ttl: str = "0s") -> str:
+        """Drop a table an hour ago, and return the id of the drop."""
+        then = DirectoryNamespace(
+            clock=ManualClock(datetime.now(UTC) - timedelta(hours=1)), **self.properties
+        )
+        then.drop_table({"id": list(table), "context": {"ttl_ms": ttl}})
+        (found,) = (each for each in self.catalog.list_dropped_tables() if each.id == table)
+        return found.deletion_id
+
+    def location(self, *table: str) -> str:
+        location = self.catalog.describe_table({"id": list(table)}).location
+        assert location is not None
+        return location.removeprefix("file://")
+
+    def dataset(self, *table: str) -> lance.LanceDataset:
+        return lance.dataset(self.location(*table), storage_options=self.storage)
+
+    @property
+    def storage(self) -> dict[str, str] | None:
+        return self.options or None
+
+    def fill(self) -> None:
+        """Make tables for every kind of action."""
+        self.make("readings", fragments=4)
+        self.make("gone")
+        self.drop_long_ago("gone")
+        self.make("kept")
+        self.catalog.drop_table({"id": ["kept"], "context": {"ttl_ms": "30d"}})
+        self.catalog.declare_table({"id": ["later"]})
+        if self.mode.get("manifest_enabled") == "false":
+            return
+        self.catalog.create_namespace({"id": ["prod"]})
+        self.make("prod", "orders", fragments=2)
+        self.dataset("prod", "orders").create_scalar_index("v", "BTREE")
+        self.append("prod", "orders")
+        self.make("prod", "old")
+        self.drop_long_ago("prod", "old")
+        if not self.options:
+            self.leave_orphan()
+
+    def leave_orphan(self) -> None:
+        data = Path(self.uri, "0123abcd_died", "data")
+        data.mkdir(parents=True)
+        (data / "file.lance").write_bytes(b"x" * 100)
+        then = time.time() - 3 * 24 * 3600
+        os.utime(data / "file.lance", (then, then))
+
+    def facts(self) -> dict[tuple[str, ...], TableFacts]:
+        found = gather(self.ref, ThreadRunner(2))
+        return {(*each.facts.table, each.facts.deletion_id or ""): each.facts for each in found}
+
+    def state(self) -> dict[str, Any]:
+        """Return what two runs with the same end have in common."""
+        shown = {
+            ".".join(key[:-1]): (
+                each.state,
+                each.rows,
+                each.deleted_rows,
+                each.fragments,
+                each.versions,
+                each.unindexed_rows,
+                each.protected,
+                each.drop_ttl,
+                each.error,
+            )
+            for key, each in self.facts().items()
+        }
+        level = self.context.storage.list_level("")
+        orphans = [each for each in level.directories if each.endswith("_died")]
+        return {"tables": shown, "orphans": orphans, "problems": self.catalog.scrub()}
+
+
+def the_policy(text: str = POLICY) -> Policy:
+    return parse_policy(text, file="policy.toml")
+
+
+def outcomes(record: RunRecord) -> dict[tuple[Kind, tuple[str, ...], str], Outcome]:
+    """Return what became of each action of a run."""
+    return {
+        (each.action.kind, each.action.table, str(each.action.settings.get("deletion_id", ""))): each.outcome
+        for each in record.actions
+    }

@@ -1,0 +1,85 @@
+"""What the tests of rows share: a table with text and vectors, and short calls for the operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance_namespace import DescribeTableRequest
+from tests.support.roots import LocalPlace, ipc, refused
+
+from relance import DirectoryNamespace
+
+SCHEMA_VALIDATION = 20
+
+V2 = {"dir_listing_enabled": "false"}
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("name", pa.string()),
+        ("vector", pa.list_(pa.float32(), 2)),
+    ]
+)
+
+
+def quiet(place: LocalPlace, **properties: str) -> DirectoryNamespace:
+    """Open the catalog without upkeep in the background, so that files can be compared."""
+    upkeep = {} if place.mode.get("manifest_enabled") == "false" else {"manifest_upkeep": "false"}
+    return place.open(**upkeep, **properties)
+
+
+def people(ids: Sequence[int]) -> pa.Table:
+    """Return rows: the name is `word<id> common`, the vector `[id, 0]`."""
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "name": pa.array([f"word{each} common" for each in ids], pa.string()),
+        "vector": pa.array([[float(each), 0.0] for each in ids], SCHEMA.field("vector").type),
+    }
+    return pa.table(columns, schema=SCHEMA)
+
+
+def make(catalog: Any, ids: Sequence[int] = range(5), name: str = "t") -> None:
+    """Create a table with these rows."""
+    catalog.create_table({"id": [name]}, ipc(people(ids)))
+
+
+def add(catalog: Any, rows: pa.Table, name: str = "t", **fields: Any) -> Any:
+    """Insert rows."""
+    return catalog.insert_into_table({"id": [name], **fields}, ipc(rows))
+
+
+def count(catalog: Any, name: str = "t", **fields: Any) -> int:
+    """Count rows."""
+    return int(catalog.count_table_rows({"id": [name], **fields}).count)
+
+
+def query(catalog: Any, name: str = "t", **fields: Any) -> pa.Table:
+    """Run a query and read its answer."""
+    request = {"id": [name], "vector": {}, "k": 0, **fields}
+    return pa.ipc.open_file(catalog.query_table(request)).read_all()
+
+
+def ids(catalog: Any, name: str = "t", **fields: Any) -> list[int]:
+    """Return the ids of the rows a query finds, in its order."""
+    found: list[int] = query(catalog, name, columns={"column_names": ["id"]}, **fields)["id"].to_pylist()
+    return found
+
+
+def opened(catalog: Any, name: str = "t", **pinned: Any) -> Any:
+    """Open the table with pylance alone."""
+    return lance.dataset(catalog.describe_table(DescribeTableRequest(id=[name])).location, **pinned)
+
+
+@contextmanager
+def refused_unchanged(place: LocalPlace, code: int) -> Iterator[None]:
+    """Check that the block raises this code and changes no file below the root."""
+    before = place.files()
+    with refused(code):
+        yield
+    after = place.files()
+    assert sorted(before) == sorted(after)
+    assert before == after

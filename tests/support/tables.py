@@ -1,0 +1,79 @@
+"""What the tests of operations inside a table share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import lance
+import pyarrow as pa
+from tests.support.roots import LocalPlace, dataset, refused
+
+from relance import DirectoryNamespace
+
+UNSUPPORTED = 0
+TABLE_NOT_FOUND = 4
+INDEX_NOT_FOUND = 6
+INDEX_EXISTS = 7
+TAG_NOT_FOUND = 8
+TAG_EXISTS = 9
+TRANSACTION_NOT_FOUND = 10
+VERSION_NOT_FOUND = 11
+COLUMN_NOT_FOUND = 12
+INVALID_INPUT = 13
+INVALID_TABLE_STATE = 19
+BRANCH_NOT_FOUND = 22
+BRANCH_EXISTS = 23
+
+# Nothing in the background: these tests compare all files before and after.
+_QUIET = {"manifest_upkeep": "false"}
+V1 = {"manifest_enabled": "false"}
+V2 = {"dir_listing_enabled": "false", **_QUIET}
+COMPATIBILITY = dict(_QUIET)
+MODES = {"V1": V1, "V2": V2, "compatibility": COMPATIBILITY}
+
+COUNT = 300
+
+
+def _rows() -> pa.Table:
+    numbers = pa.array([(row * 7 % 31) / 31 for row in range(COUNT * 8)], pa.float32())
+    return pa.table(
+        {
+            "id": pa.array(range(COUNT), pa.int64()),
+            "name": [f"name {row}" for row in range(COUNT)],
+            "labels": [["odd" if row % 2 else "even"] for row in range(COUNT)],
+            "place": [{"city": f"city {row % 5}"} for row in range(COUNT)],
+            "vector": pa.FixedSizeListArray.from_arrays(numbers, 8),
+        }
+    )
+
+
+ROWS = _rows()
+
+
+def call(catalog: Any, operation: str, **fields: Any) -> Any:
+    """Call an operation about the table `t`, or about another one if an id is given."""
+    return getattr(catalog, operation)({"id": ["t"], **fields})
+
+
+@contextmanager
+def refused_without_a_trace(place: LocalPlace, code: int) -> Iterator[None]:
+    """Check that the block is refused with this code and changes no file."""
+    before = place.files()
+    with refused(code):
+        yield
+    after = place.files()
+    assert after.keys() - before.keys() == set()
+    assert after == before
+
+
+def opened(catalog: DirectoryNamespace, branch: str | None = None) -> lance.LanceDataset:
+    """Open the table with pylance, at the head of main or of a branch."""
+    found = dataset(catalog, "t")
+    return found if branch is None else found.checkout_version((branch, None))
+
+
+def heads(catalog: DirectoryNamespace) -> tuple[int, int]:
+    """Return the latest versions of main and of the branch `work`."""
+    return opened(catalog).version, opened(catalog, "work").version
