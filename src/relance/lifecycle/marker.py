@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from relance.clock import from_millis, to_millis
 from relance.errors import InvalidTableStateError
@@ -93,6 +94,7 @@ def encode(marker: Marker) -> bytes:
     return json.dumps(fields).encode()
 
 
+@lru_cache(maxsize=1024)
 def decode(body: bytes, *, name: str) -> Marker:
     """Return what `body` says of table `name`.
 

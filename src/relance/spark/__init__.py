@@ -1,18 +1,26 @@
 """Spark: read, write, stream and maintain the tables of a catalog."""
 
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
 from relance.spark.requirements import check_pyspark
 
-check_pyspark()  # the imports below would only say that a module is missing
+check_pyspark()  # otherwise the first use would only report a missing module
 
-from relance.maintenance.merging.merges import MergeResult  # noqa: E402
-from relance.spark.maintenance import maintain  # noqa: E402
-from relance.spark.merge import merge  # noqa: E402
-from relance.spark.policy import plan_policy, run_policy  # noqa: E402
-from relance.spark.registration import register  # noqa: E402
-from relance.spark.save import Saved, SaveMode, save  # noqa: E402
-from relance.spark.session import session  # noqa: E402
-from relance.spark.table import table  # noqa: E402
-from relance.spark.views import Attached, attach  # noqa: E402
+if TYPE_CHECKING:
+    from relance.maintenance.merging.merges import MergeResult
+    from relance.spark.maintenance import maintain
+    from relance.spark.merge import merge
+    from relance.spark.policy import plan_policy, run_policy
+    from relance.spark.registration import register
+    from relance.spark.save import Saved, SaveMode, save
+    from relance.spark.session import session
+    from relance.spark.table import table
+    from relance.spark.views import Attached, attach
 
 __all__ = [
     "Attached",
@@ -29,3 +37,34 @@ __all__ = [
     "session",
     "table",
 ]
+
+_HOMES = {
+    "Attached": "relance.spark.views",
+    "MergeResult": "relance.maintenance.merging.merges",
+    "SaveMode": "relance.spark.save",
+    "Saved": "relance.spark.save",
+    "attach": "relance.spark.views",
+    "maintain": "relance.spark.maintenance",
+    "merge": "relance.spark.merge",
+    "plan_policy": "relance.spark.policy",
+    "register": "relance.spark.registration",
+    "run_policy": "relance.spark.policy",
+    "save": "relance.spark.save",
+    "session": "relance.spark.session",
+    "table": "relance.spark.table",
+}
+
+
+class _LazyPackage(ModuleType):
+    """Imports the module of a public name when the name is used.
+
+    Every Python worker imports this package to unpickle its task and needs a quarter of the modules. A plain
+    module-level `__getattr__` would not do: importing `relance.spark.session` sets an attribute `session`.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        home = _HOMES.get(name)
+        return super().__getattribute__(name) if home is None else getattr(import_module(home), name)
+
+
+sys.modules[__name__].__class__ = _LazyPackage

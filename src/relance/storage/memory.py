@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from relance.clock import Clock, SystemClock
 from relance.errors import KeyChangedError, KeyExistsError, KeyNotFoundError, RelanceError
@@ -29,11 +30,13 @@ from relance.storage.protocol import (
 class _Object:
     body: bytes
     modified: datetime
+    version: Version
 
-    @property
-    def version(self) -> Version:
-        # As on S3: equal bodies have equal versions.
-        return Version(hashlib.md5(self.body, usedforsecurity=False).hexdigest())
+
+@lru_cache(maxsize=4096)
+def _version_of(body: bytes) -> Version:
+    # As on S3: equal bodies have equal versions.
+    return Version(hashlib.md5(body, usedforsecurity=False).hexdigest())
 
 
 class MemoryStorage:
@@ -153,7 +156,7 @@ class MemoryStorage:
         return found
 
     def _put(self, key: str, body: bytes) -> Version:
-        self._objects[key] = _Object(bytes(body), self._clock.now())
+        self._objects[key] = _Object(bytes(body), self._clock.now(), _version_of(bytes(body)))
         return self._objects[key].version
 
     @staticmethod

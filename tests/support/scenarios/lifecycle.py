@@ -35,6 +35,8 @@ from relance.testing.explorer import Actor, Run, Scenario, Start
 from relance.testing.lifecycle_model import Call, Kind, Name, Verb, is_explained, observe
 from relance.testing.model_tables import ModelTables
 
+ROOT = parse_root("memory://explorer")
+SETTINGS = parse_properties({"root": ROOT.uri, "manifest_enabled": "false"})
 TABLE = "t"
 TABLE_ID = TableId((), TABLE)
 TIMING = Timing()
@@ -47,8 +49,8 @@ Step = tuple[str, Callable[[Context], Any]]
 def context_on(storage: ObjectStorage, clock: ManualClock) -> Context:
     """Return a context over the model of Lance."""
     return Context(
-        settings=parse_properties({"root": "memory://explorer", "manifest_enabled": "false"}),
-        root=parse_root("memory://explorer"),
+        settings=SETTINGS,
+        root=ROOT,
         connection=Connection(storage, "memory-model", StorageOptions()),
         clock=clock,
         tables=ModelTables(storage, clock),

@@ -15,12 +15,12 @@ from lance_namespace import (
     RenameTableRequest,
 )
 from lance_namespace_urllib3_client.models.version_range import VersionRange
+from tests.support.scenarios import lifecycle, manifest
 from tests.support.scenarios.lifecycle import TIMING
 
-from relance.config import StorageOptions, parse_properties
+from relance.config import StorageOptions
 from relance.errors import RelanceError
 from relance.listing.manifest_files import NamingScheme, list_manifests, manifest_key
-from relance.locations import parse_root
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, transact
 from relance.operations.context import Context
@@ -68,8 +68,8 @@ _MAY_FAIL_WITH = {
 def context_on(storage: ObjectStorage, clock: ManualClock) -> Context:
     """Return a context over the models of Lance and of the manifest; rows alone decide about tables."""
     return Context(
-        settings=parse_properties({"root": "memory://explorer", "dir_listing_enabled": "false"}),
-        root=parse_root("memory://explorer"),
+        settings=manifest.SETTINGS[manifest.Mode.ROWS],
+        root=lifecycle.ROOT,
         connection=Connection(storage, ROOT, StorageOptions()),
         clock=clock,
         tables=ModelTables(storage, clock),

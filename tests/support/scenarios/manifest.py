@@ -9,13 +9,13 @@ from enum import StrEnum
 from typing import Any
 
 from lance_namespace import DeclareTableRequest
-from tests.support.scenarios.lifecycle import TICK, TIMING, Step, history
+from tests.support.scenarios.lifecycle import ROOT, TICK, TIMING, Step, history
 
 from relance.config import StorageOptions, parse_properties
 from relance.errors import ConcurrentModificationError, RelanceError, TableAlreadyExistsError
 from relance.identifiers import TableId
 from relance.listing.layout import flag_new_root
-from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX, parse_root
+from relance.locations import CREATING_SUFFIX, DECLARED_SUFFIX
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Change, transact
 from relance.operations.context import Context
@@ -43,15 +43,18 @@ class Mode(StrEnum):
     BOTH = "compatibility"
 
 
+SETTINGS = {
+    mode: parse_properties({"root": ROOT.uri, "dir_listing_enabled": str(mode is Mode.BOTH).lower()})
+    for mode in Mode
+}
 TABLES = {Mode.ROWS: TableId(("n",), "t"), Mode.BOTH: TableId((), "t")}
 
 
 def context_on(storage: ObjectStorage, clock: ManualClock, mode: Mode) -> Context:
     """Return a context over the models of Lance and of the manifest."""
-    listing = "true" if mode is Mode.BOTH else "false"
     return Context(
-        settings=parse_properties({"root": "memory://explorer", "dir_listing_enabled": listing}),
-        root=parse_root("memory://explorer"),
+        settings=SETTINGS[mode],
+        root=ROOT,
         connection=Connection(storage, "memory-model", StorageOptions()),
         clock=clock,
         tables=ModelTables(storage, clock),
