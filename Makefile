@@ -5,12 +5,16 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TOOLS := .tools
 WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+# Without cached bytecode every worker compiles all modules again, which takes 11 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench services java clean
+.PHONY: help demo test test-deep test-long check bench services java clean
 
-help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -23,8 +27,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED) java ## Build a small lake in ./demo-lake, run a policy over it on Spark, and write a report
 	@$(BIN)/python -m examples.demo
 
-test: $(INSTALLED) java ## Run the tests (add ARGS="-k name" to choose)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+test: $(INSTALLED) java ## Run the everyday tests, about 6 minutes (select some with ARGS="-k name")
+	@$(PYTEST) -m "not deep" $(ARGS)
+
+test-deep: $(INSTALLED) java ## Run all other tests, about 20 minutes: large explorations, soak, Spark, S3 servers
+	@$(PYTEST) -m deep $(ARGS)
+
+test-long: $(INSTALLED) java ## Run the explorers and state machines with their largest budgets, for hours
+	@RELANCE_PROFILE=long $(PYTEST) $(ARGS)
 
 check: $(INSTALLED) ## Lint, check types and layering
 	@$(BIN)/ruff check .
@@ -38,20 +48,20 @@ bench: $(INSTALLED) java ## Measure against the native directory namespace and p
 java: # Spark needs it; installs one where that is possible
 	@scripts/java.sh
 
-services: ## Fetch what some tests want: MinIO (by Go), Azurite (npm), Chromium (apt-get); those without it skip
+services: ## Install the servers that deep tests use: MinIO (Go), Azurite (npm), Chromium (apt-get)
 	@mkdir -p $(TOOLS)/bin
 	@test -x $(TOOLS)/bin/minio || { command -v go >/dev/null \
-	  && echo "building MinIO (some minutes)" \
+	  && echo "building MinIO (takes a few minutes)" \
 	  && GOBIN="$(CURDIR)/$(TOOLS)/bin" go install github.com/minio/minio@latest; } \
-	  || echo "MinIO cannot be had here: its tests will be skipped"
+	  || echo "MinIO is not available here: its tests will be skipped"
 	@test -x $(TOOLS)/node_modules/.bin/azurite-blob || { command -v npm >/dev/null \
 	  && echo "installing Azurite" \
 	  && npm install --silent --no-fund --no-audit --prefix $(TOOLS) azurite@3; } \
-	  || echo "Azurite cannot be had here: its tests will be skipped"
+	  || echo "Azurite is not available here: its tests will be skipped"
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 	  && echo "installing Chromium" \
 	  && { apt-get install -y chromium || { apt-get update && apt-get install -y chromium; }; } >/dev/null 2>&1; } \
-	  || echo "Chromium cannot be had here: tests of pages in a browser will be skipped"
+	  || echo "Chromium is not available here: browser tests will be skipped"
 
-clean: ## Remove what make built
+clean: ## Remove everything make built
 	rm -rf $(VENV) $(TOOLS) demo-lake .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Real object-store servers with fresh buckets for all tests, and which tests must share a process."""
+"""Real object-store servers with fresh buckets for all tests, and settings that hold for every test."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from tests.support.scheduling import GroupedScheduling
-from tests.support.servers import (
-    AzureServer,
-    S3Server,
-    ServerUnavailable,
-    start_azurite,
-    start_minio,
-    start_moto,
-)
+from tests.support.servers import AzureServer, S3Server, start_azurite, start_minio, start_moto
+from tests.support.services import required
+
+# The shipped contract is no test module: without this its assertions would fail without their values.
+pytest.register_assert_rewrite("relance.testing.storage_contract")
+
+# Machines are shared and noisy: how long one example takes says nothing about the code.
+settings.register_profile("relance", deadline=None)
+settings.load_profile("relance")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -33,21 +35,15 @@ def moto_server() -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def minio_server() -> Iterator[S3Server]:
     """Run one MinIO server for the session, or skip when MinIO is not installed."""
-    try:
-        with start_minio() as server:
-            yield server
-    except ServerUnavailable as error:
-        pytest.skip(str(error))
+    with required("go"), start_minio() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def azurite_server() -> Iterator[AzureServer]:
     """Run one Azurite server for the session, or skip when Azurite is not installed."""
-    try:
-        with start_azurite() as server:
-            yield server
-    except ServerUnavailable as error:
-        pytest.skip(str(error))
+    with required("npm"), start_azurite() as server:
+        yield server
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.servers import S3Server, ServerUnavailable, start_minio, start_moto
+from tests.support.servers import S3Server, start_minio, start_moto
+from tests.support.services import ServiceUnavailable
 from tests.support.soak import Plan, Report, soak
 
 UNCHECKED_AT_MOST = 0.05
@@ -24,7 +25,7 @@ def s3_server() -> Iterator[S3Server]:
     try:
         with start_minio() as server:
             yield server
-    except ServerUnavailable:
+    except ServiceUnavailable:
         with start_moto() as server:
             yield server
 

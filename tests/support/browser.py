@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.services import ServiceUnavailable
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ANSWER_SECONDS = 60.0
 FLAGS = (
@@ -47,10 +49,6 @@ for source, wanted in zip(map(int, sys.argv[1:3]), (3, 4)):
     os.close(source)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-
-
-class BrowserUnavailable(Exception):  # noqa: N818  # it is a reason to skip, not a failure
-    """No browser is installed here."""
 
 
 @dataclass(slots=True)
@@ -137,11 +135,11 @@ def browser() -> Iterator[Tab]:
     """Start a browser with a fresh profile, and end it afterwards.
 
     Raises:
-        BrowserUnavailable: none is installed.
+        ServiceUnavailable: none is installed.
     """
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
-        raise BrowserUnavailable("no Chromium is installed: `make services` installs it where it can")
+        raise ServiceUnavailable("Chromium is not installed: run make services")
     commands_out, commands_in = _pipe()
     answers_out, answers_in = _pipe()
     with tempfile.TemporaryDirectory(prefix="relance-browser-", ignore_cleanup_errors=True) as profile:

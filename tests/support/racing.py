@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import queue
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,40 +59,74 @@ Action = Callable[[DirectoryNamespace, str, int], Any]
 class Team:
     """Processes that wait for races; starting them costs more than a race does."""
 
-    def __init__(self, connections: list[Any], outcomes: Any) -> None:
-        """Keep the end of a pipe to each process, and the queue on which they answer."""
-        self._connections = connections
-        self._outcomes = outcomes
+    def __init__(self, size: int) -> None:
+        """Start the processes."""
+        # Clean processes as with spawn, but what takes seconds to import is imported once for all of them.
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["relance.namespace"])
+        self._size = size
+        self._start()
 
-    def race(self, properties: Mapping[str, Any], action: Action, *, rounds: int) -> dict[str, list[Outcome]]:
-        """Let all processes do `action` on one name per round; return the outcomes by name."""
-        for connection in self._connections:
-            connection.send((dict(properties), action, rounds))
-        count = len(self._connections) * rounds
-        found = [self._outcomes.get(timeout=TIMEOUT_SECONDS) for _ in range(count)]
-        return {_name(number): [each for each in found if each.round == number] for number in range(rounds)}
+    def race(
+        self,
+        properties: Mapping[str, Any],
+        action: Action,
+        *,
+        rounds: int,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> dict[str, list[Outcome]]:
+        """Let all processes do `action` on one name per round; return the outcomes by name.
+
+        A race without an outcome for `timeout` seconds fails, and the next one gets fresh processes.
+        """
+        outcomes: list[Outcome] = []
+        try:
+            for connection in self._connections:
+                connection.send((dict(properties), action, rounds))
+            while len(outcomes) < self._size * rounds:
+                outcomes.append(self._outcomes.get(timeout=timeout))
+        except (queue.Empty, OSError) as cause:
+            codes = [member.exitcode for member in self._members]
+            self.stop()
+            self._start()
+            raise AssertionError(
+                f"{len(outcomes)} of {self._size * rounds} outcomes within {timeout} s of the last one; "
+                f"exit codes {codes}; outcomes {outcomes}"
+            ) from cause
+        return {
+            _name(number): [each for each in outcomes if each.round == number] for number in range(rounds)
+        }
+
+    def stop(self) -> None:
+        """End the processes, whatever they are doing."""
+        for member in self._members:
+            member.kill()
+        for member in self._members:
+            member.join(TIMEOUT_SECONDS)
+
+    def _start(self) -> None:
+        # Kept: a process that starts late still has to find the barrier.
+        self._barrier, self._outcomes = self._context.Barrier(self._size), self._context.Queue()
+        pipes = [self._context.Pipe() for _ in range(self._size)]
+        self._connections = [ours for ours, _ in pipes]
+        self._members = [
+            self._context.Process(
+                target=_take_part, args=(number, theirs, self._barrier, self._outcomes), daemon=True
+            )
+            for number, (_, theirs) in enumerate(pipes)
+        ]
+        for member in self._members:
+            member.start()
 
 
 @contextmanager
 def team(size: int) -> Iterator[Team]:
     """Run a team of processes for the duration of the block."""
-    # Clean processes as with spawn, but what takes seconds to import is imported once for all of them.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["relance"])
-    barrier, outcomes = context.Barrier(size), context.Queue()
-    pipes = [context.Pipe() for _ in range(size)]
-    members = [
-        context.Process(target=_take_part, args=(number, theirs, barrier, outcomes), daemon=True)
-        for number, (_, theirs) in enumerate(pipes)
-    ]
-    for member in members:
-        member.start()
+    members = Team(size)
     try:
-        yield Team([ours for ours, _ in pipes], outcomes)
+        yield members
     finally:
-        for member in members:
-            member.kill()
-            member.join(TIMEOUT_SECONDS)
+        members.stop()
 
 
 def _name(number: int) -> str:

@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 from tests.support.paths import REPOSITORY
+from tests.support.services import ServiceUnavailable
 
 HOST = "127.0.0.1"
 REGION = "us-east-1"
@@ -68,10 +69,6 @@ server.start()
 print(server.get_host_and_port()[1], flush=True)
 sys.stdin.read()
 """
-
-
-class ServerUnavailable(Exception):  # noqa: N818  # it is a reason to skip, not a failure
-    """A server cannot run here because a program it needs is not installed."""
 
 
 class ServerStartError(RuntimeError):
@@ -393,7 +390,7 @@ def _find_program(name: str, *folders: Path) -> str:
             return found
     if found := shutil.which(name):
         return found
-    raise ServerUnavailable(f"the program {name!r} is neither in .tools nor on PATH")
+    raise ServiceUnavailable(f"the program {name!r} is neither in .tools nor on PATH")
 
 
 def _free_port() -> int:

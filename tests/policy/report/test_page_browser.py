@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.browser import BrowserUnavailable, Tab, browser
+from tests.support.browser import Tab, browser
 from tests.support.policy.runs import every_run, night
+from tests.support.services import required
 
 from relance.policy.records import RunRecord
 from relance.policy.report import to_html
@@ -58,11 +59,8 @@ OVERFLOWING = """[...document.querySelectorAll('body *')].filter(each =>
 @pytest.fixture(scope="module")
 def tab() -> Iterator[Tab]:
     """Run one browser for this module, or skip where there is none."""
-    try:
-        with browser() as found:
-            yield found
-    except BrowserUnavailable as error:
-        pytest.skip(str(error))
+    with required("apt-get"), browser() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
