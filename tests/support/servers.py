@@ -47,7 +47,7 @@ UNFORWARDED_HEADERS = frozenset(
 )
 TOOLS = REPOSITORY / ".tools"
 # moto's threads compare an etag and write later, so two racing conditional writes can both succeed (seen in
-# 5 of 885 rounds of eight writers). S3 decides one write of an object at a time; the lock makes moto do so too.
+# 5 of 885 rounds of eight writers). S3 decides one write of an object at a time; with the lock so does moto.
 MOTO_SCRIPT = """
 import sys, threading
 from moto.s3.responses import S3Response

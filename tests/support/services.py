@@ -1,4 +1,4 @@
-"""Programs that tests use and a machine may lack: their tests skip, or fail where CI could have installed them."""
+"""Programs a machine may lack: their tests skip, or fail where CI could have installed them."""
 
 from __future__ import annotations
 
