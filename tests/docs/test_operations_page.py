@@ -1,4 +1,4 @@
-"""The page of operations says what is true."""
+"""The page of operations matches what the operations do."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from tests.support.operations_page import OPERATIONS, PAGE, page
 
 
 def test_the_page_of_operations_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(), "write it again: python -m tests.support.operations_page"
+    assert PAGE.read_text() == page(), "run: python -m tests.support.operations_page"
 
 
 def test_every_operation_is_on_the_page() -> None:
-    assert [each for each in OPERATIONS if f"| `{each}` |" not in PAGE.read_text()] == []
+    assert [operation for operation in OPERATIONS if f"| `{operation}` |" not in PAGE.read_text()] == []

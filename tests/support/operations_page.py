@@ -1,4 +1,4 @@
-"""Write docs/reference/operations.md: each operation of a Lance namespace is tried in each mode.
+"""Generate docs/reference/operations.md by trying each operation of a Lance namespace in each mode.
 
 `python -m tests.support.operations_page` writes the page; a test fails while it is out of date.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,13 @@ _ADD: Fields = {"new_columns": [{"name": "n", "expression": "id + 1"}]}
 
 
 def _staged(catalog: DirectoryNamespace) -> Fields:
-    """Return what is asked for to make version 2, whose manifest is staged."""
+    """Stage a manifest for version 2 and return the fields of the request that commits it."""
     manifest = next((directory_of(catalog, "t") / "_versions").glob("*.manifest"))
     return {"id": ["t"], "version": 2, "manifest_path": stage(catalog, "t", body=manifest.read_bytes())}
 
 
 def _hidden(catalog: DirectoryNamespace) -> Fields:
-    """Return what is asked for to show a table again that was hidden."""
+    """Deregister the table and return the fields of the request that registers it again."""
     location = directory_of(catalog, "t").name
     catalog.deregister_table({"id": ["t"]})
     return {"id": ["t"], "location": location}
@@ -98,18 +98,29 @@ _REQUESTS: dict[str, Request] = {
     "update_table_schema_metadata": {"metadata": {"a": "b"}},
     "update_table_tag": {"tag": "first", "version": 1},
 }
-"""What is asked for, where the id of the table `t` is not enough."""
+"""Fields of the requests that need more than the id of the table `t`."""
 
 _WITH_BODY = {"create_table", "insert_into_table", "merge_insert_into_table"}
 _AT_THE_ROOT = {"describe_namespace", "list_namespaces", "list_tables", "namespace_exists"}
 
 
-@dataclass(frozen=True, slots=True)
-class Support:
-    """Whether an operation works in a mode, and why not."""
+_INSTEAD = {
+    "alter_table_backfill_columns": "needs a service that computes columns; use `update_table`",
+    "create_materialized_view": "needs a service that runs queries; store the result with `create_table`",
+    "refresh_materialized_view": "needs a service that runs queries; store the result with `create_table`",
+}
+"""Notes on the operations that no mode supports."""
 
-    word: str
-    reason: str = ""
+
+class Support(StrEnum):
+    """Whether an operation works in a mode."""
+
+    YES = "yes"
+    NO = "no"
+    ROOT = "root"
+    """For the root namespace only."""
+    MANAGED = "managed"
+    """With managed versions only."""
 
 
 def _prepared(root: str, mode: str, *, managed: bool) -> DirectoryNamespace:
@@ -139,28 +150,39 @@ def _try(catalog: DirectoryNamespace, operation: str, fields: Fields) -> None:
 def support(operation: str, mode: str) -> Support:
     """Return whether an operation works in a mode, by trying it."""
     if getattr(DirectoryNamespace, operation) is getattr(LanceNamespace, operation):
-        return Support("no", "not implemented")
-    reason = _refusal(operation, mode)
-    if reason is None:
-        return Support("yes")
-    if operation in _AT_THE_ROOT and _refusal(operation, mode, {"id": []}) is None:
-        return Support("root", reason)
-    if mode != "V1" and _refusal(operation, mode, managed=True) is None:
-        return Support("managed", reason)
-    return Support("no", reason)
+        return Support.NO
+    if _works(operation, mode):
+        return Support.YES
+    if operation in _AT_THE_ROOT and _works(operation, mode, {"id": []}):
+        return Support.ROOT
+    if mode != "V1" and _works(operation, mode, managed=True):
+        return Support.MANAGED
+    return Support.NO
 
 
-def _refusal(operation: str, mode: str, given: Fields | None = None, *, managed: bool = False) -> str | None:
-    """Return why an operation is refused as unsupported, or None."""
+def _works(operation: str, mode: str, given: Fields | None = None, *, managed: bool = False) -> bool:
+    """Try an operation in a fresh root; False if it is refused as unsupported."""
     with tempfile.TemporaryDirectory() as root, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         catalog = _prepared(root, mode, managed=managed)
         request = _REQUESTS.get(operation, {}) if given is None else given
         try:
             _try(catalog, operation, request(catalog) if callable(request) else request)
-        except UnsupportedOperationError as error:
-            return str(error).removeprefix("Unsupported: ").replace(root, "…")
-    return None
+        except UnsupportedOperationError:
+            return False
+    return True
+
+
+def _note(operation: str, by_mode: Mapping[str, Support]) -> str:
+    """Return what the operation needs where it is not supported, or what to use instead."""
+    supports = set(by_mode.values())
+    if supports == {Support.NO}:
+        return _INSTEAD[operation]
+    if Support.MANAGED in supports:
+        return "needs [managed versions](../managed-versions.md)"
+    if Support.ROOT in supports:
+        return "child namespaces need the manifest"
+    return "needs the manifest" if by_mode["V1"] is Support.NO else ""
 
 
 def page() -> str:
@@ -168,18 +190,17 @@ def page() -> str:
     lines = [
         "# Operations",
         "",
-        f"All {len(OPERATIONS)} operations of a Lance namespace, each tried in each mode to write this page.",
-        "`root`: for the root namespace, but not for others.",
-        "`managed`: with [managed versions](../managed-versions.md).",
+        f"All {len(OPERATIONS)} operations of a Lance namespace and the [modes](../namespaces.md#modes) that",
+        "support them. This page is generated by trying each operation in each mode.",
+        "`root` means: for the root namespace only. `managed` means: with managed versions only.",
+        "An operation that is not supported fails with Unsupported (0).",
         "",
-        "| operation | V1 | V2 | compatibility | why not |",
+        "| operation | V1 | V2 | compatibility | note |",
         "|---|---|---|---|---|",
     ]
     for operation in OPERATIONS:
-        found = [support(operation, mode) for mode in MODES]
-        reasons = dict.fromkeys(each.reason for each in found if each.reason)
-        words = " | ".join(each.word for each in found)
-        lines.append(f"| `{operation}` | {words} | {'; '.join(reasons)} |")
+        by_mode = {mode: support(operation, mode) for mode in MODES}
+        lines.append(f"| `{operation}` | {' | '.join(by_mode.values())} | {_note(operation, by_mode)} |")
     return "\n".join(lines) + "\n"
 
 
