@@ -17,48 +17,48 @@ from relance.spark.address import Address, parse_address
 VECTOR_SIZE_PREFIX = "vector_size."
 
 READ_OPTIONS: dict[str, str] = {
-    "version": "The version to read (default: the newest).",
+    "version": "The version to read (default: the latest).",
     "tag": "The tag to read.",
-    "timestamp": "Read the version that was current at this time (ISO; without a zone it is UTC).",
-    "branch": "The branch to read (default main).",
-    "columns": "The columns to read: names with commas between them, or a JSON list.",
-    "filter": "Read only rows that fulfil this Lance SQL expression; indexes are used.",
-    "limit": "Read at most so many rows.",
+    "timestamp": "Read the version that was current at this time (ISO 8601; UTC if it has no zone).",
+    "branch": "The branch to read (default: main).",
+    "columns": "The columns to read: comma-separated names, or a JSON list.",
+    "filter": "Read only rows that satisfy this Lance SQL expression; indexes are used.",
+    "limit": "Read at most this many rows.",
     "with_row_id": "Add the column `_rowid` (default false).",
     "with_row_address": "Add the column `_rowaddr` (default false).",
-    "batch_size": "Rows that Lance hands over at once (default: by the width of a row).",
-    "split_rows": "Aim at so many rows for a task.",
-    "split_bytes": "Aim at so many bytes for a task, such as 128mb.",
-    "parallelism": "How many tasks run at once; sets the size of a task if no other option does.",
+    "batch_size": "Rows per batch from Lance (default: depends on the width of a row).",
+    "split_rows": "Aim for this many rows per task.",
+    "split_bytes": "Aim for this many bytes per task, such as 128mb.",
+    "parallelism": "Tasks that run in parallel; used to size tasks unless another option does.",
 }
 """What a batch read takes, with its meaning."""
 
 STREAM_OPTIONS: dict[str, str] = {
-    "starting_version": "Stream what came after this version, or `latest` (default: the whole table first).",
-    "starting_timestamp": "Stream what came after this time (ISO; without a zone it is UTC).",
-    "max_versions_per_batch": "Take at most so many versions into a micro-batch.",
-    "max_rows_per_batch": "Take about so many rows into a micro-batch.",
+    "starting_version": "Stream changes after this version, or `latest` (default: the whole table first).",
+    "starting_timestamp": "Stream changes after this time (ISO 8601; UTC if it has no zone).",
+    "max_versions_per_batch": "Put at most this many versions into a micro-batch.",
+    "max_rows_per_batch": "Put about this many rows into a micro-batch.",
     "changes": "What to stream: `appends` (new rows) or `rows` (inserted and updated rows).",
-    "skip_changes": "Go on over versions that changed or removed rows (default false: stop with an error).",
+    "skip_changes": "Skip versions that changed or removed rows (default false: stop with an error).",
 }
 """What a streaming read takes besides, with its meaning."""
 
 WRITE_OPTIONS: dict[str, str] = {
-    "if_exists": "`error`: fail when the table exists.",
-    "create_namespaces": "Create the namespaces of the id that do not exist (default false).",
-    "vector_size.<column>": "Make this array column a vector of so many numbers.",
-    "vectors": "The same for several columns: a JSON object of column and size.",
-    "max_rows_per_file": "Begin a new data file after so many rows.",
-    "max_bytes_per_file": "Begin a new data file after about so many bytes, such as 1gb.",
-    "data_storage_version": "The version of Lance's file format for a new table.",
+    "if_exists": "`error`: fail if the table exists.",
+    "create_namespaces": "Create missing namespaces of the id (default false).",
+    "vector_size.<column>": "Store this array column as a vector of this many numbers.",
+    "vectors": "The same for several columns: a JSON object of columns and sizes.",
+    "max_rows_per_file": "Start a new data file after this many rows.",
+    "max_bytes_per_file": "Start a new data file after about this many bytes, such as 1gb.",
+    "data_storage_version": "Lance file format version of a new table.",
     "stable_row_ids": "Give the rows of a new table ids that survive compaction (default false).",
-    "properties": "Properties of a new table: a JSON object of texts.",
-    "job": "A name for this write, kept as `relance.job` in the properties of its transaction.",
+    "properties": "Properties of a new table: a JSON object with string values.",
+    "job": "A name for this write, stored in the transaction property `relance.job`.",
 }
 """What a write takes, with its meaning."""
 
 ADDRESS_OPTIONS: dict[str, str] = {
-    "path": "The table: its id, or a path to a Lance dataset.",
+    "path": "The table: its id, or the path of a Lance dataset.",
     **config.SETTINGS,
 }
 """What says where the table is, with its meaning; `storage.*` comes on top."""
