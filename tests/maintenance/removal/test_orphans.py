@@ -72,13 +72,13 @@ def _full_root(root: Root) -> None:
         (Path(root.uri) / foreign).write_text("not ours")
 
 
-def _orphans_of(root: Root) -> dict[str, set[str]]:
+def _orphans_of(root: Root, number: int | str = "") -> dict[str, set[str]]:
     found = {}
     if root.mode.get("dir_listing_enabled") != "false":
-        found["lost.lance"] = _leave(root, "lost.lance")
-        (Path(root.uri) / "lost.creating").write_bytes(b"")
+        found[f"lost{number}.lance"] = _leave(root, f"lost{number}.lance")
+        (Path(root.uri) / f"lost{number}.creating").write_bytes(b"")
     if "manifest_enabled" not in root.mode:
-        found[HASHED] = _leave(root, HASHED)
+        found[f"{HASHED}{number}"] = _leave(root, f"{HASHED}{number}")
     return found
 
 
@@ -226,32 +226,45 @@ def test_killed_at_any_delete_the_next_run_finishes(root: Root, monkeypatch: pyt
 
 
 def test_creates_and_drops_that_run_meanwhile_are_whole(root: Root) -> None:
-    _orphans_of(root)
-    age(Path(root.uri), 2 * DAY)
-    stop = threading.Event()
+    stop, cycle_ended = threading.Event(), threading.Event()
     made: list[int] = []
     failures: list[RelanceError] = []
 
     def act() -> None:
         try:
-            while not stop.is_set() or len(made) < 3:
+            while not stop.is_set():
                 number = len(made)
                 root.make(f"t{number}", number)
                 root.catalog.drop_table({"id": [f"t{number}"]})
                 root.catalog.undrop_table([f"t{number}"])
+                # As old as the orphans: only the catalog keeps it.
+                age(Path(root.location(f"t{number}")), 2 * DAY)
                 made.append(number)
+                cycle_ended.set()
         except RelanceError as error:
             failures.append(error)
+            cycle_ended.set()
 
     writer = threading.Thread(target=act)
     writer.start()
     try:
-        for _ in range(3):
-            assert root.run(RemoveOrphans())[0].error is None
+        for number in range(3):
+            cycle_ended.clear()
+            assert cycle_ended.wait(60)  # so that every run meets a table it has not seen
+            orphans = _orphans_of(root, number)
+            for directory in orphans:
+                age(Path(root.uri) / directory, 2 * DAY)
+            (result,) = root.run(RemoveOrphans())
+            assert result.error is None
+            assert result.effect is not None
+            assert result.effect.files == sum(map(len, orphans.values()))
+            assert not {key for files in orphans.values() for key in files} & root.all_keys()
     finally:
         stop.set()
         writer.join()
     assert failures == []
+    assert len(made) >= 3
+    assert sorted(root.catalog.list_tables({"id": []}).tables) == sorted(f"t{number}" for number in made)
     for number in made:
         assert root.values(f"t{number}") == [number]
 

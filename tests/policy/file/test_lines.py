@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -120,10 +119,9 @@ def test_what_tomllib_reads_is_followed_to_its_end(text: str) -> None:
     ],
     ids=["lists", "tables", "keys", "headers"],
 )
+@pytest.mark.timeout(60)  # a scan that is not linear takes hours
 def test_deep_nesting_is_seen_at_once(text: str) -> None:
-    begin = time.process_time()
     assert scan(text).too_deep == 1
-    assert time.process_time() - begin < 1
 
 
 @pytest.mark.parametrize(
@@ -140,7 +138,8 @@ def test_deep_nesting_is_seen_at_once(text: str) -> None:
     ],
     ids=["items", "tables", "literal", "escapes", "comment", "lines", "quotes", "blanks"],
 )
+@pytest.mark.timeout(60)  # a scan that is not linear takes hours
 def test_a_large_text_takes_no_long_time(text: str) -> None:
-    begin = time.process_time()
-    scan(text)
-    assert time.process_time() - begin < 5
+    scanned = scan(text)
+    assert not scanned.too_deep
+    assert set(scanned.lines.values()) <= set(range(1, text.count("\n") + 2))
