@@ -65,16 +65,19 @@ def soft_deleted(
 def why_hidden(parts: Sequence[str], marker: Marker) -> str:
     """Return what became of a hidden table and what can be done, as the end of an error message."""
     if marker.state is State.DEREGISTERED:
-        return f"is deregistered: register_table with location '{parts[-1]}.lance' brings it back"
+        return f"is deregistered; to restore it, call register_table with location '{parts[-1]}.lance'"
     if marker.state is State.MOVED:
-        return f"is not in '{parts[-1]}.lance': what lies there has another name in the manifest"
+        return (
+            f"is not in '{parts[-1]}.lance': that directory belongs to a table with another name in "
+            "the manifest"
+        )
     if marker.deleted_at is None or marker.state in {State.PURGED, State.SWEEPING}:
         return "was purged" if marker.deleted_at is not None else "is hidden"
     dropped = f"was dropped on {_second(marker.deleted_at)}"
     if marker.state is State.PURGING:
         return f"{dropped} and is being purged"
     if marker.state is State.REVIVING:
-        return f"{dropped} and is being created anew"
+        return f"{dropped} and is being re-created"
     due = purge_after(marker)
     until = "" if due is None else f" until {_second(due)}"
     return f"{dropped} and can be undropped{until}: undrop_table({list(parts)})"

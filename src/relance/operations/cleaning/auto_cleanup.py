@@ -51,7 +51,7 @@ def set_auto_cleanup(context: Context, table_id: TableId, wanted: AutoCleanup | 
     """
     if wanted is not None and (wanted.interval < 1 or wanted.older_than < timedelta(0)):
         raise InvalidInputError(
-            f"auto cleanup needs an interval of at least 1 and an age of at least 0, got {wanted}"
+            f"auto cleanup needs an interval of at least 1 and an age that is not negative, got {wanted}"
         )
     target = open_for_writing(context, table_id.parts)
     dataset = target.dataset

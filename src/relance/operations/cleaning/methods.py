@@ -55,7 +55,7 @@ class CleaningMethods:
             rate_limit=rate_limit,
         )
         if policy is not None and rules != CleanupPolicy():
-            raise InvalidInputError("give either a policy or single rules")
+            raise InvalidInputError("pass either a policy or individual rules, not both")
         table_id = table_id_of(self._context, id)
         return cleanup.cleanup_old_versions(self._context, table_id, policy or rules, dry_run=dry_run)
 

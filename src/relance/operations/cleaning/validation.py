@@ -71,7 +71,7 @@ def validate_table(context: Context, table_id: TableId, *, every_version: bool) 
     data = {each for each in _needed(dataset, latest) if each.kind == _DATA_FILE}
     # Lance's reader panics at an empty file.
     empty = {each for each in data if there.get((each.base, each.path)) == 0}
-    cut = [f"{each.path}: it is empty" for each in empty]
+    cut = [f"{each.path}: the file is empty" for each in empty]
     cut += _unreadable(context, (each for each in data - empty if (each.base, each.path) in there))
     return TableValidation(
         id=tuple(table_id.parts),

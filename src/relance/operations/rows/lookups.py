@@ -35,7 +35,7 @@ def require_manifest(context: Context, *, to_do: str) -> Manifest:
     """
     if context.manifest is None:
         raise UnsupportedOperationError(
-            f"{to_do} needs the manifest: open the catalog with manifest_enabled=true"
+            f"{to_do} requires the manifest: open the catalog with manifest_enabled=true"
         )
     return context.manifest
 
@@ -89,7 +89,7 @@ def row_table(snapshot: Snapshot, table_id: TableId) -> Entry:
     """
     entry = live_table(snapshot, table_id)
     if entry.has_own_directory:
-        raise ConcurrentModificationError(f"table id '{table_id}' is in another directory now: try again")
+        raise ConcurrentModificationError(f"table id '{table_id}' was moved to another directory; retry")
     return entry
 
 
@@ -107,7 +107,7 @@ def require_free(context: Context, snapshot: Snapshot, table_id: TableId) -> Non
     if not table_id.namespace and context.settings.dir_listing:
         facts = look_up(context.storage, table_id.name)
         if facts.is_visible:
-            raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{table_id.name}.lance'")
+            raise TableAlreadyExistsError(f"table id '{table_id}' already exists at '{table_id.name}.lance'")
 
 
 def taken(table_id: TableId, entry: Entry) -> RelanceError:
@@ -117,10 +117,10 @@ def taken(table_id: TableId, entry: Entry) -> RelanceError:
     if entry.moved_to is not None or entry.announced is not None:
         return PendingChangeError(str(table_id))
     if entry.hold is not None:
-        return ConcurrentModificationError(f"table id '{table_id}' is being created: try again")
+        return ConcurrentModificationError(f"table id '{table_id}' is being created by another client; retry")
     if entry.object_type != ObjectType.TABLE:
-        return TableAlreadyExistsError(f"table id '{table_id}': a {entry.object_type} has this name")
-    return TableAlreadyExistsError(f"table id '{table_id}' exists at '{entry.location}'")
+        return TableAlreadyExistsError(f"table id '{table_id}': the name is taken by a {entry.object_type}")
+    return TableAlreadyExistsError(f"table id '{table_id}' already exists at '{entry.location}'")
 
 
 def refuse_protected(entry: Entry) -> None:

@@ -51,7 +51,7 @@ def scan(context: Context, parts: Sequence[str], chosen: Selection) -> pa.Record
         InvalidInputError: a column or the filter cannot be used.
     """
     if chosen.limit is not None and chosen.limit < 0:
-        raise InvalidInputError(f"limit is {chosen.limit}: it must not be negative")
+        raise InvalidInputError(f"limit must not be negative, got {chosen.limit}")
     check_expressions([chosen.where])
     found = visible_table(context, table_id_of(context, parts))
     dataset = open_dataset(context, found, version=chosen.version, tag=chosen.tag, branch=chosen.branch)
@@ -92,10 +92,10 @@ def export_table(
     kind = format_of(path, file_format)
     place = Path(path)
     if place.is_dir() or (place.exists() and not overwrite):
-        raise InvalidInputError(f"{path!r} exists: choose another name, or overwrite it")
+        raise InvalidInputError(f"{path!r} already exists: choose another name, or overwrite it")
     if place.exists() and not place.is_file():
         # A file that takes its place would take it from everybody: think of /dev/null.
-        raise InvalidInputError(f"{path!r} is a device or a pipe: choose the name of a file")
+        raise InvalidInputError(f"{path!r} is a device or a pipe: choose the path of a regular file")
     if not place.parent.is_dir():
         raise InvalidInputError(f"there is no folder {str(place.parent)!r}")
     place = place.resolve()  # what a link leads to is written anew, not the link
