@@ -1,4 +1,4 @@
-"""What a scrub can find. Pure."""
+"""The problems that scrub can find. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relance.errors import RelanceError
 
 
 class Problem(StrEnum):
-    """What can be wrong with a name."""
+    """The kinds of inconsistency in a root."""
 
     DAMAGED_MARKER = "corrupt marker"
     MARKER_WITHOUT_DATA = "marker without data"
@@ -32,7 +32,7 @@ class Problem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem, what would mend it, and whether that was done."""
+    """One problem, its remedy, and whether it was repaired."""
 
     name: str
     problem: Problem

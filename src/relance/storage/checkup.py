@@ -1,4 +1,4 @@
-"""A look at a store for people: may we read and write, does it honour conditions, do its clocks agree?"""
+"""Checks of a store for `doctor`: permissions, conditional writes, listings and clock."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _BODY = b"written by a check of this store"
 
 
 class Verdict(StrEnum):
-    """What came of a check."""
+    """The outcome of a check."""
 
     GOOD = "good"
     BAD = "bad"
     UNKNOWN = "unknown"
-    """It could not be tried, since one before it failed, or the store does not tell."""
+    """Not checked because an earlier check failed, or the store does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """One check and its outcome."""
 
     name: str
     verdict: Verdict
     detail: str
     remedy: str = ""
-    """What to do when it is bad."""
+    """What to do if the check failed."""
 
 
 def check_store(storage: ObjectStorage, clock: Clock, *, skew: timedelta) -> list[Check]:

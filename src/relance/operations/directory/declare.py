@@ -112,7 +112,7 @@ def _declare_over_marker(context: Context, table_id: TableId, facts: TableFacts,
             f"table id '{table_id}' was purged, but a create that started before its drop may "
             "still be in progress: use create_table, or retry in half an hour"
         )
-    require_replace(context.storage, to_do="declaring a table over a purged one")
+    require_replace(context.storage, to_do="redeclaring a purged table")
     claim = claim_revival(context, table_id.name, stored, naming.swap)
     if not look_up(context.storage, table_id.name).empty:
         claim.settle(moves.recover(claim.stored.marker, new_nonce()))

@@ -107,7 +107,7 @@ def require_free(context: Context, snapshot: Snapshot, table_id: TableId) -> Non
     if not table_id.namespace and context.settings.dir_listing:
         facts = look_up(context.storage, table_id.name)
         if facts.is_visible:
-            raise TableAlreadyExistsError(f"table id '{table_id}' already exists at '{table_id.name}.lance'")
+            raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{table_id.name}.lance'")
 
 
 def taken(table_id: TableId, entry: Entry) -> RelanceError:
@@ -120,7 +120,7 @@ def taken(table_id: TableId, entry: Entry) -> RelanceError:
         return ConcurrentModificationError(f"table id '{table_id}' is being created by another client; retry")
     if entry.object_type != ObjectType.TABLE:
         return TableAlreadyExistsError(f"table id '{table_id}': the name is taken by a {entry.object_type}")
-    return TableAlreadyExistsError(f"table id '{table_id}' already exists at '{entry.location}'")
+    return TableAlreadyExistsError(f"table id '{table_id}' exists at '{entry.location}'")
 
 
 def refuse_protected(entry: Entry) -> None:

@@ -195,7 +195,7 @@ def _newest_drop(snapshot: Snapshot, object_id: str, cascade_id: str | None) -> 
         if cascade_id is None or each.cascade == cascade_id
     ]
     if not found:
-        wanted = f" (cascade '{cascade_id}')" if cascade_id else ""
+        wanted = f" with cascade id '{cascade_id}'" if cascade_id else ""
         raise NamespaceNotFoundError(f"namespace '{object_id}' is not dropped{wanted}")
     return max(found)[2]
 
@@ -204,7 +204,7 @@ def _refuse_taken(context: Context, snapshot: Snapshot, parts: Sequence[Entry]) 
     ids = sorted(each.original_id for each in parts)
     rows = snapshot.get(ids)
     for each in ids:
-        message = f"'{each}' already exists: rename or drop it first; nothing was undropped"
+        message = f"'{each}': rename or drop it first; nothing was undropped"
         if each in rows and rows[each].object_type != ObjectType.TABLE:
             raise NamespaceAlreadyExistsError(message)
         if each in rows or _is_directory_table(context, tuple(each.split(DELIMITER))):

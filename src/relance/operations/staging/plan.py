@@ -125,7 +125,7 @@ def _plan_over(context: Context, table_id: TableId, request: WriteRequest) -> Wr
     """Plan for a table that is there."""
     target = open_for_writing(context, table_id.parts)
     if request.mode is WriteMode.CREATE:
-        raise TableAlreadyExistsError(f"table id '{table_id}' already exists at '{target.found.directory}'")
+        raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{target.found.directory}'")
     appending = request.mode is WriteMode.APPEND
     with lance_errors(f"table id '{table_id}'", target.options):
         existing = target.dataset.schema if appending else None

@@ -142,7 +142,7 @@ def alter_table_backfill_columns(
 
 def _require_some(given: Iterable[object], what: str) -> None:
     if not list(given):
-        raise InvalidInputError(f"{what} is empty")
+        raise InvalidInputError(f"{what} must not be empty")
 
 
 def _require_distinct(names: Iterable[str], what: str) -> None:

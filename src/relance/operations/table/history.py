@@ -71,7 +71,7 @@ def alter_transaction(context: Context, request: AlterTransactionRequest) -> Alt
     """
     properties = _find(context, request.id)
     if not request.actions:
-        raise InvalidInputError("actions is empty")
+        raise InvalidInputError("actions must not be empty")
     for action in request.actions:
         if action.set_property_action is not None or action.unset_property_action is not None:
             raise UnsupportedOperationError("properties of a committed transaction cannot be changed")

@@ -82,7 +82,7 @@ class IndexType:
 
 
 def _vector(name: str, fields: dict[str, str]) -> IndexType:
-    return IndexType(name, True, _IVF | fields, _is_vector, "a vector: a fixed-size list of floats or uint8")
+    return IndexType(name, True, _IVF | fields, _is_vector, "a vector (a fixed-size list of floats or uint8)")
 
 
 def _scalar(

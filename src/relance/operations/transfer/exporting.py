@@ -1,4 +1,4 @@
-"""Read rows of a table as a stream, and export them into a file that is there whole or not at all."""
+"""Read rows of a table as a stream, and export them atomically to a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relance.operations.transfer.formats import Format, format_of, open_writer
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows and columns of which version."""
+    """The rows, columns and version to read."""
 
     columns: Sequence[str] | None = None
     where: str | None = None
@@ -36,7 +36,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export did."""
+    """The result of an export."""
 
     path: str
     format: Format
@@ -44,7 +44,7 @@ class Exported:
 
 
 def scan(context: Context, parts: Sequence[str], chosen: Selection) -> pa.RecordBatchReader:
-    """Return the rows as they are read.
+    """Return the rows as a stream.
 
     Raises:
         TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
@@ -82,7 +82,7 @@ def export_table(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Exported:
-    """Write the rows into one file, which appears when all of it is there.
+    """Write the rows to one file, which appears only once it is complete.
 
     Raises:
         TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
@@ -126,7 +126,7 @@ def write_rows(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Write what the reader yields to a stream, and return how many rows that were.
+    """Write the reader's rows to a stream, and return their number.
 
     Raises:
         InvalidInputError: the format cannot hold the columns.

@@ -17,7 +17,7 @@ from relance.operations.transfer.formats import format_of, open_rows
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did."""
+    """The result of an import."""
 
     id: tuple[str, ...]
     version: int
