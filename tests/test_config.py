@@ -35,7 +35,7 @@ def test_tables_are_found_by_the_manifest_and_by_directories_unless_one_is_decli
     assert (settings.manifest, settings.dir_listing) == (True, True)
     assert not parse_properties({"root": "/x", "manifest_enabled": "false"}).manifest
     assert not parse_properties({"root": "/x", "dir_listing_enabled": "false"}).dir_listing
-    with pytest.raises(InvalidInputError, match="set one"):
+    with pytest.raises(InvalidInputError, match="enable one"):
         parse_properties({"root": "/x", "manifest_enabled": "false", "dir_listing_enabled": "false"})
 
 

@@ -29,16 +29,20 @@ _FALSE = frozenset({"false", "0", "no", "off"})
 SETTINGS: dict[str, str] = {
     "root": "Path or URI of the root directory (required).",
     "manifest_enabled": "Track namespaces and tables in the `__manifest` table (V2; default true).",
-    "dir_listing_enabled": "Find root tables by listing the root directory too (V1; default true).",
-    "manifest_upkeep": "Merge, index and clean the `__manifest` table in the background (default true).",
+    "dir_listing_enabled": "Also find root tables by listing the root directory (V1; default true).",
+    "manifest_upkeep": "Compact, index and clean up the `__manifest` table in the background (default true).",
     "table_version_tracking_enabled": "Tell clients to commit versions through the catalog (default false).",
-    "table_version_management": "Keep table versions as rows of the manifest (default: as the root has it).",
-    "vend_input_storage_options": "Give the storage options to clients that open a table (default true).",
-    "drop_ttl": "How long a dropped table can be undropped before a purge may take it (default 7d).",
-    "clock_skew": "By how much the clocks of two clients may differ (default 5m).",
-    "claim_lease": "How long a purge or a revival holds its claim without renewing it (default 10m).",
-    "request_age_bound": "How long the store may carry out a signed request (default 15m; 24h on Garage).",
-    "marker_quarantine": "How long markers that are no longer needed are kept (default 7d).",
+    "table_version_management": "Store table versions in the manifest (default: as the root already does).",
+    "vend_input_storage_options": "Pass the storage options on to clients that open a table (default true).",
+    "drop_ttl": (
+        "Retention period: how long a dropped table can be undropped before purge may delete it (default 7d)."
+    ),
+    "clock_skew": "Largest difference between the clocks of two clients (default 5m).",
+    "claim_lease": "How long a claim lasts unless its purge or create renews it (default 10m).",
+    "request_age_bound": (
+        "How long after signing a request the store may still execute it (default 15m; 24h on Garage)."
+    ),
+    "marker_quarantine": "How long obsolete markers are kept before they can be swept (default 7d).",
 }
 """Every property that is read, with its meaning; `storage.*` comes on top."""
 
@@ -109,17 +113,20 @@ def parse_properties(properties: Mapping[str, str]) -> Settings:
     """
     _refuse_unknown(properties)
     if "root" not in properties:
-        raise InvalidInputError("property 'root' is missing: give a path or a URI such as s3://bucket/prefix")
+        raise InvalidInputError(
+            "property 'root' is missing: set it to a path or a URI such as s3://bucket/prefix"
+        )
     manifest = _flag(properties, "manifest_enabled", default=True)
     dir_listing = _flag(properties, "dir_listing_enabled", default=True)
     if not manifest and not dir_listing:
         raise InvalidInputError(
-            "manifest_enabled=false and dir_listing_enabled=false leave nothing to find tables by: set one"
+            "manifest_enabled and dir_listing_enabled are both false, so tables could not be "
+            "found: enable one"
         )
     managed = _flag(properties, "table_version_management", default=False)
     if managed and not manifest:
         raise InvalidInputError(
-            "table_version_management=true needs manifest_enabled=true: versions are rows of the manifest"
+            "table_version_management=true requires manifest_enabled=true: versions are rows of the manifest"
         )
     options = {k[len(STORAGE_PREFIX) :]: v for k, v in properties.items() if k.startswith(STORAGE_PREFIX)}
     return Settings(
@@ -146,9 +153,13 @@ def _refuse_unknown(properties: Mapping[str, str]) -> None:
         if name in SETTINGS or name in _WITHOUT_EFFECT or name.startswith(STORAGE_PREFIX):
             continue
         if name.startswith(_UNAVAILABLE_PREFIXES):
-            raise UnsupportedOperationError(f"property {name!r} is not available: leave it out")
+            raise UnsupportedOperationError(f"property {name!r} is not supported: remove it")
         near = difflib.get_close_matches(name, SETTINGS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(SETTINGS)} and storage.*"
+        hint = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"known properties are {', '.join(SETTINGS)} and storage.*"
+        )
         raise InvalidInputError(f"unknown property {name!r}: {hint}")
 
 
@@ -189,5 +200,5 @@ def parse_duration(text: str, *, what: str) -> timedelta:
             parts = _DURATION_PART.findall(plain)
             return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
     except OverflowError:
-        raise InvalidInputError(f"{what} is too long a time: {text!r}") from None
-    raise InvalidInputError(f"{what} is not a duration: {text!r}; write it like 7d, 12h, 30m or 90s")
+        raise InvalidInputError(f"{what} is out of range: {text!r}") from None
+    raise InvalidInputError(f"{what} is not a duration: {text!r}; use a value like 7d, 12h, 30m or 90s")

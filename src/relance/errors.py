@@ -15,7 +15,7 @@ Grouped by what the caller does next:
     │                       └── OutcomeUnknown              (the write may have happened)
     ├── look at the table   InvalidTableState
     └── report a bug        Internal
-                            └── KeyNotFound                 (a key that had to be there is not)
+                            └── KeyNotFound                 (a required key is missing)
 
 Each class is also the class of the same name in `lance_namespace.errors`, so handlers written for
 that package keep working. Text starts with the prefix that native clients use, because lancedb
@@ -116,11 +116,11 @@ class TableVersionAlreadyExistsError(ConcurrentModificationError):
 
 
 class KeyExistsError(ConcurrentModificationError):
-    """A create-only write found the key taken."""
+    """A create-only write found that the key exists."""
 
 
 class KeyChangedError(ConcurrentModificationError):
-    """A replace found another version than the expected one, or none."""
+    """A conditional replace found another version than expected, or none."""
 
 
 class PermissionDeniedError(RelanceError, spec.PermissionDeniedError):
@@ -136,7 +136,7 @@ class ServiceUnavailableError(RelanceError, spec.ServiceUnavailableError):
 
 
 class OutcomeUnknownError(ServiceUnavailableError):
-    """A write got no answer: it may have happened, so nothing was undone."""
+    """A write got no response: it may have happened, so nothing was undone."""
 
 
 class InternalError(RelanceError, spec.InternalError):
@@ -144,7 +144,7 @@ class InternalError(RelanceError, spec.InternalError):
 
 
 class KeyNotFoundError(InternalError):
-    """A key that was asked for is not in the store."""
+    """A requested key is not in the store."""
 
 
 class InvalidTableStateError(RelanceError, spec.InvalidTableStateError):

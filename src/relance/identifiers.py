@@ -34,9 +34,9 @@ _REFUSED_CHARACTERS = {
     "$": "it separates the parts of an id",
     "/": "it separates folders",
     "\\": "it separates folders",
-    "%": "URIs decode it",
-    "#": "URIs end there",
-    "?": "URIs end there",
+    "%": "URIs use it for escapes",
+    "#": "it ends the path of a URI",
+    "?": "it ends the path of a URI",
     "*": "other Lance clients cannot address it",
     '"': "other Lance clients cannot address it",
     "<": "other Lance clients cannot address it",
@@ -70,7 +70,7 @@ def parse_table_id(parts: Sequence[str] | None) -> TableId:
         raise InvalidInputError("table id is required")
     checked = _check_parts(parts, what="table")
     if not checked:
-        raise InvalidInputError("table id cannot be empty: give at least the table's name")
+        raise InvalidInputError("table id is empty: it needs at least the table's name")
     return TableId(namespace=checked[:-1], name=checked[-1])
 
 
@@ -81,7 +81,7 @@ def parse_namespace_id(parts: Sequence[str] | None) -> tuple[str, ...]:
         InvalidInputError: the id is missing, or a part is not a usable name.
     """
     if parts is None:
-        raise InvalidInputError("namespace id is required: [] names the root")
+        raise InvalidInputError("namespace id is required; use [] for the root")
     return _check_parts(parts, what="namespace")
 
 
@@ -91,7 +91,7 @@ def _check_parts(parts: Sequence[str], *, what: str) -> tuple[str, ...]:
     for part in parts:
         reason = why_unusable(part)
         if reason is not None:
-            raise InvalidInputError(f"{what} name {part!r} cannot be used: {reason}")
+            raise InvalidInputError(f"invalid {what} name {part!r}: {reason}")
     return tuple(parts)
 
 
@@ -102,11 +102,11 @@ def why_unusable(name: str) -> str | None:
     if not name:
         return "it is empty"
     if name in {".", ".."}:
-        return "it means a folder"
+        return "it refers to a directory"
     if name in RESERVED_NAMES:
         return "it is reserved"
     if name != name.strip():
-        return "it starts or ends with white space"
+        return "it starts or ends with whitespace"
     return _why_characters_unusable(name)
 
 
@@ -118,7 +118,7 @@ def _why_characters_unusable(name: str) -> str | None:
         if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}:
             return f"it contains the unprintable character U+{ord(character):04X}"
     if unicodedata.normalize("NFC", name) != name:
-        return "it is not in Unicode normal form C, so that file systems may fold it into another name"
+        return "it is not in Unicode normalization form C, so file systems may treat it as another name"
     if len(name.encode()) > MAX_NAME_BYTES:
         return f"it is longer than {MAX_NAME_BYTES} bytes"
     return None
@@ -145,8 +145,8 @@ def parse_id(text: str) -> tuple[str, ...]:
             parts = []
     if not parts or not all(part.strip() for part in parts):
         raise InvalidInputError(
-            f"table id {text!r} is malformed: write it like prod.users, "
-            "and a name with a dot in backticks, like prod.`my.table`"
+            f"invalid table id {text!r}: use a form like prod.users, with backticks around a name "
+            "that contains a dot, like prod.`my.table`"
         )
     return tuple(parts)
 
@@ -157,7 +157,7 @@ def _parse_json_id(text: str) -> tuple[str, ...]:
     except ValueError:
         parts = None
     if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
-        raise InvalidInputError(f"table id {text!r} starts like a JSON list of names and is none")
+        raise InvalidInputError(f"invalid table id {text!r}: looks like JSON but is not a list of strings")
     return tuple(parts)
 
 

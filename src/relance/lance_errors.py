@@ -46,7 +46,7 @@ def open_at(
             return lance.dataset(location, storage_options=dict(options) or None, session=session)
         except ValueError as cause:
             if "was not found" in str(cause):
-                raise TableNotFoundError(f"{where} has no version yet") from cause
+                raise TableNotFoundError(f"{where} has no versions yet") from cause
             raise
 
 

@@ -74,11 +74,13 @@ def parse_root(text: str) -> Root:
         InvalidInputError: empty, of an unknown scheme, or with parts that no store can address.
     """
     if not text or not text.strip() or "\0" in text:
-        raise InvalidInputError("property 'root' is empty: give a path or a URI such as s3://bucket/prefix")
+        raise InvalidInputError(
+            "property 'root' is empty: set it to a path or a URI such as s3://bucket/prefix"
+        )
     scheme, separator, _ = text.partition("://")
     if not separator:
         if _ONE_SLASH.match(text):
-            raise InvalidInputError(f"root {text!r} is neither a path nor a URI: write scheme://…")
+            raise InvalidInputError(f"root {text!r} is neither a path nor a URI: use the form scheme://…")
         return _local_root(text)
     if scheme == Scheme.FILE:
         return _local_root(_path_of_file_uri(text))
@@ -95,7 +97,9 @@ def _local_root(path: str) -> Root:
 def _path_of_file_uri(text: str) -> str:
     parts = urlsplit(text)
     if parts.netloc not in {"", "localhost"}:
-        raise InvalidInputError(f"root {text!r} names the host {parts.netloc!r}: write file:///path")
+        raise InvalidInputError(
+            f"root {text!r} contains the host {parts.netloc!r}: use the form file:///path"
+        )
     return unquote(parts.path)
 
 
@@ -103,14 +107,16 @@ def _object_root(scheme: Scheme, text: str) -> Root:
     base, _, path = text.partition("://")[2].partition("/")
     path = path.strip("/")
     if "@" in base:
-        raise InvalidInputError("credentials in a root are not taken: give them as storage.* properties")
+        raise InvalidInputError("credentials are not allowed in the root: set them as storage.* properties")
     if not base:
-        raise InvalidInputError(f"root {text!r} names no bucket: write {scheme}://bucket/prefix")
+        raise InvalidInputError(f"root {text!r} has no bucket: use the form {scheme}://bucket/prefix")
     if any(character in text for character in "%#?"):
         # pylance decodes or cuts these in a URI, obstore does not: the two would see different keys.
-        raise InvalidInputError(f"root {text!r} contains one of % # ?, which Lance URIs cannot carry")
+        raise InvalidInputError(
+            f"root {text!r} contains one of the characters % # ?, which Lance URIs do not allow"
+        )
     if path and not all(part not in {"", ".", ".."} for part in path.split("/")):
-        raise InvalidInputError(f"root {text!r} has an empty, '.' or '..' part in its path")
+        raise InvalidInputError(f"root {text!r} has an empty, '.' or '..' segment in its path")
     return Root(scheme, base, path)
 
 
@@ -140,5 +146,5 @@ def directory_of_location(location: str, *, root_uri: str) -> str:
     if "://" in relative or relative.startswith("/"):
         raise InvalidInputError(f"location {location!r} is outside the root {root_uri!r}")
     if not relative or any(part in {"", ".", ".."} for part in relative.split("/")):
-        raise InvalidInputError(f"location {location!r} does not name a directory below the root")
+        raise InvalidInputError(f"location {location!r} is not a directory below the root")
     return relative

@@ -1,4 +1,4 @@
-"""DirectoryNamespace: the catalog as a Lance namespace. Each method hands over to operations."""
+"""DirectoryNamespace: the catalog as a Lance namespace. Each method delegates to `operations`."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
     """A directory of Lance tables, on local disk or an object store.
 
     A drop-in replacement for `lance.namespace.DirectoryNamespace`. Requests may be models or
-    dictionaries. Instances are safe between threads, and picklable: they carry their properties.
+    dictionaries. Instances are thread-safe and can be pickled: they carry their properties.
     """
 
     def __init__(self, *, clock: Clock | None = None, **properties: str | bool | os.PathLike[str]) -> None:
-        """Open the catalog; nothing is requested from the store yet. See docs/reference/settings.md.
+        """Open the catalog without contacting the store. See docs/reference/settings.md.
 
         Raises:
             InvalidInputError: a property is missing, unknown or has an unusable value.
@@ -118,17 +118,17 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         return f"relance.{self.namespace_id()}"
 
     def namespace_id(self) -> str:
-        """Return what identifies this catalog: its root."""
+        """Return an identifier for this catalog, made from its root."""
         return f'DirectoryNamespace {{ root: "{self._context.root.uri}" }}'
 
     @property
     def properties(self) -> tuple[tuple[str, str], ...]:
-        """What the catalog was opened with, storage options among it: do not show it."""
+        """The properties the catalog was opened with. They include storage options: do not print them."""
         return tuple(sorted(self._properties.items()))
 
     @property
     def root_uri(self) -> str:
-        """The root, absolute, as it can be given to another process."""
+        """The absolute URI of the root, valid in other processes too."""
         return self._context.root.uri
 
     def list_namespaces(self, request: ListNamespacesRequest | Fields) -> ListNamespacesResponse:
@@ -204,19 +204,19 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         return batch_commit.batch_commit_tables(self._context, as_request(BatchCommitTablesRequest, request))
 
     def table_status(self, id: Id) -> TableStatus:
-        """Return whether the table exists, is dropped and until when, or is not there."""
+        """Return whether the table exists, is dropped (and until when undrop works), or is not found."""
         return status.table_status(self._context, table_id_of(self._context, id))
 
     def undrop_table(
         self, id: Id, *, deletion_id: str | None = None, new_id: Id | None = None
     ) -> Exists | NotFound:
-        """Bring a dropped table back as it was: visible, or deregistered if it was that.
+        """Restore a dropped table as it was: visible, or deregistered if it was deregistered before.
 
-        The newest dropped generation of this name, or the one that `deletion_id` names; under its old
-        id or under `new_id`.
+        Restores the latest drop of this name, or the one with `deletion_id`, under its old id or as
+        `new_id`.
 
         Raises:
-            TableNotFoundError: there is no dropped table of this name, or a purge has begun.
+            TableNotFoundError: no table with this name is dropped, or its purge has started.
             TableAlreadyExistsError: the table is not dropped, or the name is taken.
         """
         return drop.undrop_table(
@@ -227,18 +227,18 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         )
 
     def undrop_namespace(self, id: Id, *, cascade_id: str | None = None) -> list[tuple[str, ...]]:
-        """Bring back exactly what one drop of the namespace took, the newest or the one that is named.
+        """Restore everything one drop of the namespace removed: the latest drop, or `cascade_id`.
 
-        Returns the ids of the namespaces and tables that are back.
+        Returns the ids of the restored namespaces and tables.
 
         Raises:
             NamespaceNotFoundError: there is no such drop, or the parent does not exist.
-            NamespaceAlreadyExistsError, TableAlreadyExistsError: a name is taken; nothing was changed.
+            NamespaceAlreadyExistsError, TableAlreadyExistsError: a name is taken. Nothing was changed.
         """
         return namespaces.undrop_namespace(self._context, id, cascade_id)
 
     def protect(self, id: Id) -> None:
-        """Refuse drops of this table or namespace until `unprotect`."""
+        """Protect this table or namespace from being dropped until `unprotect` is called."""
         registration.set_protection(self._context, id, on=True)
 
     def unprotect(self, id: Id) -> None:
@@ -246,7 +246,7 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         registration.set_protection(self._context, id, on=False)
 
     def is_protected(self, id: Id) -> bool:
-        """Tell whether drops of this table or namespace are refused."""
+        """Return whether this table or namespace is protected from being dropped."""
         return registration.is_protected(self._context, id)
 
     def purge_table(
@@ -258,14 +258,14 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         rate_limit: float | None = None,
         progress: Progress | None = None,
     ) -> PurgeResult:
-        """Delete the files of one dropped table; before its time only with `force`.
+        """Delete the files of a dropped table; within its retention period only with `force`.
 
-        All dropped generations of this name, or the one that `deletion_id` names.
+        Purges every drop of this name, or only the one with `deletion_id`.
 
         Raises:
-            InvalidTableStateError: it is live, or its time has not passed, or files are left.
+            InvalidTableStateError: it is not dropped, its retention period has not ended, or files remain.
             TableNotFoundError: there is nothing to purge.
-            ConcurrentModificationError: another client holds it.
+            ConcurrentModificationError: it is locked by another client.
         """
         options = PurgeOptions(force=force, rate_limit=rate_limit, progress=progress)
         table_id = table_id_of(self._context, id)
@@ -285,9 +285,10 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         rate_limit: float | None = None,
         progress: Progress | None = None,
     ) -> list[PurgeResult]:
-        """Delete the files of all dropped tables whose time has passed, or of exactly those named.
+        """Delete the files of every expired dropped table, or of the named tables.
 
-        A failure is in its table's result and does not stop the rest. A dry run says what would go.
+        A failure is reported in its table's result and does not affect the other tables. A dry run only
+        reports what would be deleted.
         """
         table_ids = None if ids is None else [table_id_of(self._context, each) for each in ids]
         options = PurgeOptions(force=force, rate_limit=rate_limit, progress=progress)
@@ -296,38 +297,38 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         )
 
     def list_dropped_tables(self, namespace: Id | None = None) -> list[SoftDeleted]:
-        """Return the dropped tables, of all or of one namespace, oldest drop first."""
+        """Return the dropped tables of one or all namespaces, oldest drop first."""
         return status.list_dropped_tables(self._context, namespace)
 
     def list_purgable_tables(self, deleted_before: datetime | None = None) -> list[SoftDeleted]:
-        """Return the dropped tables whose time has passed, and that were dropped before the cut-off."""
+        """Return the expired dropped tables, optionally only those dropped before `deleted_before`."""
         return status.list_purgable_tables(self._context, deleted_before)
 
     def sweep_markers(self, *, dry_run: bool = False) -> list[str]:
-        """Remove markers that nobody needs any more, and return their names."""
+        """Remove obsolete markers and return their names."""
         return sweep.sweep_markers(self._context, dry_run=dry_run)
 
     def migrate_markers(self, *, dry_run: bool = False) -> MarkerMigration:
-        """Bring what other clients keep inside tables to the root, after which listing is one request."""
+        """Copy state that other clients keep inside tables to the root, so that listing takes one request."""
         return migrate_markers.migrate_markers(self._context, dry_run=dry_run)
 
     def migrate_to_manifest(
         self, *, dry_run: bool = False, progress: Callable[[MigrationProgress], None] | None = None
     ) -> ManifestMigration:
-        """Give every table directory a row in the manifest; then `dir_listing_enabled=false` works."""
+        """Add a manifest row for every table directory, after which `dir_listing_enabled=false` works."""
         return migration.migrate_to_manifest(self._context, dry_run=dry_run, progress=progress)
 
     def maintain_manifest(self) -> UpkeepReport:
-        """Merge, index and clean the manifest table now; it happens in the background too."""
+        """Compact, index and clean up the manifest now. This also happens in the background."""
         return upkeep.maintain_manifest(self._context)
 
     def check_store(self) -> list[Check]:
-        """Try what a catalog needs of its store, with small objects that are removed again."""
+        """Check that the store does what a catalog needs, using small objects that are removed afterwards."""
         context = self._context
         return check_store(context.storage, context.clock, skew=context.settings.clock_skew)
 
     def scrub(self, *, repair: bool = False) -> list[Finding]:
-        """Return what does not fit together in this root; with `repair`, mend what can be mended."""
+        """Return the inconsistencies in this root; with `repair`, fix those that can be fixed safely."""
         return scrub.scrub(self._context, repair=repair)
 
 

@@ -19,7 +19,7 @@ from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.store import Snapshot
 from relance.storage.protocol import ObjectStorage
 
-_FLAT = "the directory catalog (V1) is flat; child namespaces need manifest_enabled=true"
+_FLAT = "a catalog without a manifest (V1) is flat; child namespaces require manifest_enabled=true"
 
 
 def root_table_id(parts: Sequence[str] | None) -> TableId:
@@ -104,7 +104,9 @@ def find_table(storage: ObjectStorage, snapshot: Snapshot | None, place: Place) 
     if entry is None or entry.object_type != ObjectType.TABLE or not entry.is_visible:
         raise not_found_row(snapshot, table_id, entry)
     if not entry.location:
-        raise TableNotFoundError(f"table id '{table_id}' has no location in the manifest: scrub() tells more")
+        raise TableNotFoundError(
+            f"table id '{table_id}' has no location in the manifest; run scrub() for repair options"
+        )
     return Found(table_id, entry.location, entry.properties)
 
 
@@ -123,8 +125,8 @@ def _found_in_directory(storage: ObjectStorage, place: Place) -> Found:
 
 def _deregistered(table_id: TableId) -> TableNotFoundError:
     return TableNotFoundError(
-        f"table id '{table_id}' is deregistered: "
-        f"register_table with location '{table_id}.lance' brings it back"
+        f"table id '{table_id}' is deregistered; to restore it, call register_table with location "
+        f"'{table_id}.lance'"
     )
 
 

@@ -210,7 +210,7 @@ class TestS3:
     def test_a_store_that_cannot_be_reached_is_unavailable(self, call: str, closed_port: S3Place) -> None:
         with refused(SERVICE_UNAVAILABLE) as caught:
             CALLS[call](closed_port.open(**IMPATIENT))
-        assert "cannot be reached" in str(caught.value)
+        assert "cannot reach the store" in str(caught.value)
         assert caught.value.__cause__ is not None
 
     @pytest.mark.parametrize("server", ["moto", "minio"])

@@ -123,7 +123,7 @@ def test_time_travel_by_version_tag_and_time(spark: SparkSession, lake: Path) ->
         "at the second": 1010,
         "in the future": 1010,
     }
-    with pytest.raises(TableVersionNotFoundError, match="was made at"):
+    with pytest.raises(TableVersionNotFoundError, match="was created at"):
         table(spark, "prod.people", root=lake, timestamp=made[0] - timedelta(seconds=1))
     with pytest.raises(TableVersionNotFoundError, match="99"):
         table(spark, "prod.people", root=lake, version=99)

@@ -147,5 +147,5 @@ def test_a_table_that_replaced_another_one_at_its_path_is_not_taken_for_it(tmp_p
     shutil.rmtree(tmp_path / "t.lance")
     lance.write_dataset(pa.table({"id": [2, 3]}), tmp_path / "t.lance")
     assert read(options)[0][0]["id"].to_pylist() == [2, 3]
-    with pytest.raises(ConcurrentModificationError, match="load it again"):
+    with pytest.raises(ConcurrentModificationError, match="reload it"):
         before.open()

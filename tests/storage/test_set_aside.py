@@ -139,7 +139,7 @@ def test_what_cannot_be_put_back_is_kept_for_ever(tmp_path: Path) -> None:
         return False
 
     storage = LocalDiskStorage(str(tmp_path))
-    with pytest.raises(InternalError, match="cannot be put back") as raised:
+    with pytest.raises(InternalError, match="could not be restored") as raised:
         list(storage.discard(["t"], sure=meanwhile))
     assert _discard(tmp_path, ["u"]) == ["u"]
     (kept,) = _aside(tmp_path)

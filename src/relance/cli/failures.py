@@ -154,7 +154,7 @@ _KNOWN = (
     _Known("force=True", "wait until then, or pass --force"),
     _Known("is not dropped", "there is nothing to bring back: see relance ls --dropped"),
     _Known("No field named", "see the columns: relance show TABLE"),
-    _Known("does not tell what it holds", "pass --format"),
+    _Known("cannot infer the file format", "pass --format"),
     _Known("or overwrite it", "choose another name, or pass --overwrite"),
     _Known("there is no folder", "create the folder first"),
     _Known("to resume", "see the runs: relance history", Exit.NOT_FOUND),

@@ -17,7 +17,7 @@ def drop_properties(marker: Marker) -> dict[str, str]:
     try:
         due = purge_after(marker)
     except OverflowError:
-        raise InvalidInputError(f"the TTL {marker.ttl} is longer than the calendar") from None
+        raise InvalidInputError(f"TTL {marker.ttl} is out of range") from None
     assert marker.deleted_at is not None  # a drop has a time
     assert due is not None  # and a TTL
     return {

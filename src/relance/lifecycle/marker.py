@@ -110,8 +110,8 @@ def decode(body: bytes, *, name: str) -> Marker:
         raise _damaged(body, name) from cause
     if not known:
         raise InvalidTableStateError(
-            f"the marker of table '{name}' has format {fields['format']!r}, which this release does not "
-            "know: use the release that wrote it; nothing was changed"
+            f"the marker for table id '{name}' has the unknown format {fields['format']!r}. "
+            "Nothing was changed; use the release that wrote it"
         )
     try:
         return _decode_fields(fields)
@@ -149,11 +149,11 @@ def _decode_fields(fields: dict[str, object]) -> Marker:
         purged_at=_moment(fields["purged_at_ms"]) if "purged_at_ms" in fields else None,
     )
     if not marker.hides:
-        raise ValueError("a long body must hide")
+        raise ValueError("a body of this size must be a hiding marker")
     if state in LEASED and (marker.lease_until is None or not marker.token or marker.before is None):
-        raise ValueError("a claim has a holder, a lease and a state it was taken from")
+        raise ValueError("a claim needs a holder, a lease and a previous state")
     if state is State.DELETED and (marker.deleted_at is None or marker.ttl is None):
-        raise ValueError("a drop has a time and a TTL")
+        raise ValueError("a drop needs a time and a TTL")
     if marker.deleted_at is not None and marker.ttl is not None:
         _ = marker.deleted_at + marker.ttl  # an expiry that no clock can show is damage too
     return marker
@@ -162,8 +162,8 @@ def _decode_fields(fields: dict[str, object]) -> Marker:
 def _damaged(body: bytes, name: str) -> InvalidTableStateError:
     start = repr(body[:40].decode("utf-8", errors="replace"))
     return InvalidTableStateError(
-        f"the marker of table '{name}' is damaged ({len(body)} bytes, starting {start}): it is left as it "
-        "is; scrub() tells what to do"
+        f"corrupt marker for table id '{name}' ({len(body)} bytes, starting with {start}). "
+        "Nothing was changed; run scrub() for repair options"
     )
 
 
@@ -183,5 +183,5 @@ def _whole(value: object) -> int:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"not a text: {value!r}")
+        raise ValueError(f"not a string: {value!r}")
     return value

@@ -84,7 +84,7 @@ def _versions_of(directory: str, branch: str | None) -> str:
     if not _is_branch(branch):
         return f"{directory}/{VERSIONS_DIRECTORY}"
     if any(part in {"", ".", ".."} for part in str(branch).split("/")):
-        raise InvalidInputError(f"branch name {branch!r} cannot be used")
+        raise InvalidInputError(f"invalid branch name {branch!r}")
     return f"{directory}/tree/{branch}/{VERSIONS_DIRECTORY}"
 
 

@@ -156,7 +156,7 @@ class Entry:
             return Hold(token, datetime.fromisoformat(until))
         except ValueError as cause:
             raise InvalidTableStateError(
-                f"the manifest's row '{self.object_id}' is damaged: {_HELD} is {text!r}"
+                f"corrupt manifest row '{self.object_id}': {_HELD} is {text!r}"
             ) from cause
 
     @property
@@ -250,8 +250,8 @@ def _decode_metadata(object_id: str, text: str | None) -> dict[str, str]:
         metadata = None
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise InvalidTableStateError(
-            f"the manifest's row '{object_id}' is damaged: its metadata is not a JSON map of strings; "
-            "it is left as it is; scrub() tells what to do"
+            f"corrupt manifest row '{object_id}': its metadata is not a JSON object of strings. "
+            "Nothing was changed; run scrub() for repair options"
         )
     return metadata
 
@@ -279,6 +279,6 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     for key in properties or {}:
         if key.startswith(_OURS):
             raise InvalidInputError(
-                f"property {key!r} cannot be set: keys below {_OURS!r} are the catalog's own"
+                f"property {key!r} cannot be set: keys that start with {_OURS!r} are reserved for the catalog"
             )
     return dict(properties or {})

@@ -104,7 +104,7 @@ class LanceManifest:
         assert isinstance(read, LanceSnapshot)  # ours, from latest()
         check_flags(read.metadata, writing=True)
         if since_boot() > read.seen_at + READ_FOR_SECONDS:
-            raise ManifestConflictError("the manifest was read too long ago")
+            raise ManifestConflictError("the snapshot of the manifest is too old")
         if read.dataset is None:
             committed = in_reader(lambda: self._create(change))
         else:
@@ -143,7 +143,7 @@ class LanceManifest:
         except InternalError as failure:
             if self.open() is None:
                 raise
-            raise ManifestConflictError("the manifest was created meanwhile") from failure
+            raise ManifestConflictError("the manifest was created by another client") from failure
         operation = LanceOperation.Overwrite(SCHEMA, fragments)
         # As the first version: if two clients create the manifest at once, one of them does.
         return self._commit(self.table.uri, Transaction(0, operation, uuid=new_nonce()))
@@ -157,7 +157,7 @@ class LanceManifest:
         if head is None:
             # Another client made this manifest: give it a head, and look again.
             self._add_head()
-            raise ManifestConflictError("the manifest got its head row")
+            raise ManifestConflictError("the manifest's head row was created by another client")
         _check_free(found, change)
         by_fragment: dict[int, list[int]] = {}
         for each in found:
@@ -249,7 +249,7 @@ def _check_free(found: Sequence[Located], change: Change) -> None:
     taken = {each.entry.object_id for each in found} - set(change.removed)
     for each in change.added:
         if each.object_id in taken:
-            raise InternalError(f"the manifest already holds '{each.object_id}'")
+            raise InternalError(f"the manifest already contains '{each.object_id}'")
 
 
 def _build(

@@ -169,7 +169,7 @@ class LanceSnapshot:
         except InternalError as failure:
             if "not found" in failure.detail.lower() and self._is_superseded(self.version):
                 raise ManifestConflictError(
-                    f"version {self.version} of the manifest was removed while it was read: try again"
+                    f"version {self.version} of the manifest was cleaned up while it was being read; retry"
                 ) from failure
             raise
 
@@ -227,8 +227,8 @@ def _refuse_duplicates(found: Sequence[Located]) -> None:
     for each in found:
         if each.entry.object_id in seen:
             raise InvalidTableStateError(
-                f"the manifest holds '{each.entry.object_id}' twice: scrub() tells what to do; "
-                "nothing was changed"
+                f"the manifest contains '{each.entry.object_id}' twice. Nothing was changed; run "
+                "scrub() for repair options"
             )
         seen.add(each.entry.object_id)
 

@@ -78,7 +78,7 @@ class ManifestTable:
                 # Listed as the latest, and removed by upkeep since? An empty catalog would be a wrong answer.
                 if not self._storage.which_exist([f"{MANIFEST_DIRECTORY}/{VERSIONS_DIRECTORY}/"]):
                     return None
-        raise ConcurrentModificationError("the manifest keeps changing: try again")
+        raise ConcurrentModificationError("too many concurrent changes to the manifest; retry")
 
     def has_versions_before(self, moment: datetime) -> bool:
         """Tell whether a version is older than this, in one listing."""

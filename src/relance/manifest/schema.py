@@ -53,14 +53,14 @@ def check_schema(found: pa.Schema) -> None:
         index = found.get_field_index(field.name)
         if index < 0:
             raise InvalidTableStateError(
-                f"'{MANIFEST_DIRECTORY}' is not a catalog manifest: it has no column '{field.name}'; "
-                "move it away, or open the root with manifest_enabled=false"
+                f"'{MANIFEST_DIRECTORY}' is not a catalog manifest: it has no column "
+                f"'{field.name}'. Move it elsewhere, or open the root with manifest_enabled=false"
             )
         if found.field(index).type != field.type:
             raise InvalidTableStateError(
                 f"'{MANIFEST_DIRECTORY}' is not a catalog manifest: column '{field.name}' is "
-                f"{found.field(index).type}, not {field.type}; move it away, or open the root with "
-                "manifest_enabled=false"
+                f"{found.field(index).type}, not {field.type}. Move it elsewhere, or open the "
+                "root with manifest_enabled=false"
             )
 
 
@@ -79,14 +79,12 @@ def check_flags(metadata: Mapping[str, str], *, writing: bool) -> None:
 def _check(metadata: Mapping[str, str], key: str, known: int, *, to_do: str) -> None:
     text = metadata.get(key, "0")
     if not (text.isascii() and text.isdecimal()):
-        raise InvalidTableStateError(
-            f"'{MANIFEST_DIRECTORY}' has the unreadable flags {text!r} under {key!r}"
-        )
+        raise InvalidTableStateError(f"'{MANIFEST_DIRECTORY}' has invalid feature flags {text!r} in {key!r}")
     unknown = int(text) & ~known
     if unknown:
         raise UnsupportedOperationError(
-            f"'{MANIFEST_DIRECTORY}' uses features (bits {unknown:#x}) that this release does not know: "
-            f"a newer one is needed to {to_do} this catalog; nothing was changed"
+            f"'{MANIFEST_DIRECTORY}' uses features (bits {unknown:#x}) that this release does not "
+            f"support. Nothing was changed; use a newer release to {to_do} this catalog"
         )
 
 

@@ -149,4 +149,4 @@ def transact(manifest: Manifest, plan: Callable[[Snapshot], tuple[Change, _T]]) 
             manifest.back_off(attempt)
             continue
         return result
-    raise ConcurrentModificationError("the manifest keeps changing: try again")
+    raise ConcurrentModificationError("too many concurrent changes to the manifest; retry")

@@ -146,7 +146,7 @@ def _settle(context: Context, manifest: Manifest, name: str, row: Entry) -> bool
             return Change(), live is not None and live.has_own_directory  # another client did
         facts = look_up(context.storage, name)
         if _nonce(facts.marker) == announced.over and announced.marker.state is not State.REVIVING:
-            raise ConcurrentModificationError(f"table id '{name}' keeps changing: try again")
+            raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
         change = wanted_change(snapshot, facts)
         if found.object_id not in change.removed:
             left = found.settled()

@@ -14,9 +14,9 @@ def read_stream(data: bytes) -> pa.Table:
         InvalidInputError: it is empty, damaged, cut short or in the file format.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise InvalidInputError(f"the body must be bytes of an Arrow stream, got {type(data).__name__}")
+        raise InvalidInputError(f"the body must be the bytes of an Arrow stream, got {type(data).__name__}")
     if not data:
-        raise InvalidInputError("the body is empty: an Arrow stream is required, at least with a schema")
+        raise InvalidInputError("the body is empty: it must be an Arrow stream with at least a schema")
     try:
         # Lance panics on buffers that are not aligned to their type, which a foreign writer may send.
         aligned = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
@@ -26,9 +26,9 @@ def read_stream(data: bytes) -> pa.Table:
         table.validate(full=True)
         _read_names(table.schema)
         if len(set(table.schema.names)) < len(table.schema.names):
-            raise InvalidInputError("the schema has two columns of the same name")
+            raise InvalidInputError("the schema has two columns with the same name")
     except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
-        raise InvalidInputError(f"the body is not a whole Arrow stream: {cause}") from cause
+        raise InvalidInputError(f"the body is not a complete Arrow stream: {cause}") from cause
     return table
 
 

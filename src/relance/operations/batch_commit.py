@@ -108,12 +108,12 @@ def batch_commit_tables(context: Context, request: BatchCommitTablesRequest) -> 
 
 
 def _require_keeper(context: Context) -> Manifest:
-    require_manifest(context, to_do="committing to several tables at once")
+    require_manifest(context, to_do="a commit to several tables")
     keeper = version_keeper(context)
     if keeper is None:
         raise UnsupportedOperationError(
-            "committing to several tables at once needs their versions in the manifest: "
-            "open the catalog with table_version_management=true"
+            "a commit to several tables requires table versions in the manifest: open the "
+            "catalog with table_version_management=true"
         )
     return keeper
 
@@ -130,7 +130,8 @@ def _parse(context: Context, number: int, operation: CommitTableOperation) -> _O
     branch = version.branch if version is not None else deletion.branch if deletion is not None else None
     if not is_main(branch):
         raise UnsupportedOperationError(
-            f"operation {number} is about branch {branch!r}: versions of branches have no rows to commit"
+            f"operation {number} is for branch {branch!r}: a commit to several tables supports "
+            "only the main branch"
         )
     if version is not None:
         return check_staged(context, version)
@@ -142,8 +143,8 @@ def _parse_declare(context: Context, request: DeclareTableRequest) -> _Declare:
     table_id = table_id_of(context, request.id)
     if request.location is not None:
         raise InvalidInputError(
-            f"cannot declare table {table_id} at location {request.location}: the catalog chooses the "
-            "directory of a table that is declared together with others; leave the location out"
+            f"cannot declare table {table_id} at location {request.location}: the catalog chooses "
+            "the directory of a table declared in a batch; omit the location"
         )
     properties = check_properties(request.properties)
     return _Declare(table_id, new_directory(table_id), properties, request.vend_credentials)
@@ -156,8 +157,8 @@ def _refuse_entangled(operations: Sequence[_Operation]) -> None:
         alone = isinstance(each, _Declare | _Deregister)
         if each.table_id in seen and (alone or seen[each.table_id]):
             raise InvalidInputError(
-                f"table id '{each.table_id}' is declared or deregistered beside another operation on it: "
-                "commit those one after another"
+                f"table id '{each.table_id}' is declared or deregistered and also used by another "
+                "operation of this batch; commit these operations one after another"
             )
         seen[each.table_id] = alone
 

@@ -144,7 +144,7 @@ def _create_at_home(context: Context, new: NewTable, mode: CreateMode, *, over_v
         raise give_way(context, new.table_id)
     if followed is Followed.MOVED and over_visible:
         # A table that this call created can only have been renamed after that; of another one nobody knows.
-        raise ConcurrentModificationError(f"table id '{new.table_id}' was renamed while it was written")
+        raise ConcurrentModificationError(f"table id '{new.table_id}' was renamed while it was being written")
     return version
 
 

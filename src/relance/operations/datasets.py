@@ -34,7 +34,9 @@ def open_dataset(
         TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError: not that one.
     """
     if tag is not None and (version is not None or branch is not None):
-        raise InvalidInputError("a tag already names a version and a branch: give either the tag or those")
+        raise InvalidInputError(
+            "a tag already determines the version and branch: pass either a tag or a version and branch"
+        )
     where = f"table id '{found.table_id}'"
     options = context.lance_options()
     with lance_errors(where, options):

@@ -88,8 +88,8 @@ def _check_location(context: Context, table_id: TableId, location: str | None, *
     directory = directory_of_location(location, root_uri=context.connection.lance_root)
     if not in_directory:
         raise InvalidInputError(
-            f"cannot declare table {table_id} at location {location}: the catalog chooses its directory; "
-            "leave the location out, or register_table an existing one"
+            f"cannot declare table {table_id} at location {location}: the catalog chooses its "
+            "directory. Omit the location, or use register_table for an existing table"
         )
     if directory != table_directory(table_id.name):
         raise InvalidInputError(

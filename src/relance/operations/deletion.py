@@ -1,4 +1,4 @@
-"""Delete the files of one table, in batches, and say how far it has come. Who may do so is in purge."""
+"""Delete the files of one table in batches and report progress. Permission to do so is in purge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class PurgeProgress:
-    """How far a purge has come; given to the progress callback after each batch."""
+    """Progress of a purge, passed to the progress callback after each batch."""
 
     id: tuple[str, ...]
     files: int
@@ -37,25 +37,25 @@ class PurgeProgress:
 
 @dataclass(frozen=True, slots=True)
 class PurgeOptions:
-    """How to purge."""
+    """Options of a purge."""
 
     force: bool = False
-    """Also before the table's time has passed."""
+    """Purge even if the retention period has not ended."""
     rate_limit: float | None = None
-    """Files per second at most."""
+    """Maximum number of files per second."""
     progress: Callable[[PurgeProgress], None] | None = None
     sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """What became of one table."""
+    """The result of purging one table."""
 
     id: tuple[str, ...]
     files: int = 0
     bytes: int = 0
     left: tuple[str, ...] = ()
-    """Keys that are still there although they were deleted."""
+    """Keys that remain after the purge."""
     error: RelanceError | None = None
     dry_run: bool = False
 

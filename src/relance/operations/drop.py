@@ -101,7 +101,7 @@ def undrop_table(
     new_id = target or table_id
     if context.manifest is None:
         if new_id != table_id:
-            raise UnsupportedOperationError("undropping under another name needs manifest_enabled=true")
+            raise UnsupportedOperationError("undropping under another name requires manifest_enabled=true")
         if deletion_id is not None:
             _chosen(context, table_id, deletion_id)
         return directory_drop.undrop_table(context, table_id)
@@ -128,7 +128,7 @@ def _chosen(context: Context, table_id: TableId, deletion_id: str | None) -> Gen
     if chosen:
         return chosen[-1]
     if state.dropped:
-        raise TableNotFoundError(f"table id '{table_id}' has no dropped generation '{deletion_id}'")
+        raise TableNotFoundError(f"table id '{table_id}' has no drop with deletion id '{deletion_id}'")
     if state.visible:
         raise TableAlreadyExistsError(f"table id '{table_id}' is not dropped")
     marker = state.at_home.marker if state.at_home is not None else None

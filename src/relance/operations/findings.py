@@ -1,4 +1,4 @@
-"""What a scrub can find. Pure."""
+"""The problems that scrub can find. Pure."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from relance.errors import RelanceError
 
 
 class Problem(StrEnum):
-    """What can be wrong with a name."""
+    """The kinds of inconsistency in a root."""
 
-    DAMAGED_MARKER = "damaged marker"
+    DAMAGED_MARKER = "corrupt marker"
     MARKER_WITHOUT_DATA = "marker without data"
-    DATA_WITHOUT_TABLE = "data hidden by nothing"
-    STALE_PURGE = "purge whose holder is gone"
-    STALE_REVIVAL = "create whose holder is gone"
-    STALE_WRITE = "overwrite whose holder is gone"
-    STALE_SWEEP = "sweep whose holder is gone"
-    DATA_BELOW_TOMBSTONE = "data below a tombstone"
-    STALE_SIGN = "sign that no longer tells anything"
-    UNREADABLE_MANIFEST = "manifest that cannot be used"
-    DUPLICATE_ROW = "id that is in the manifest twice"
-    DAMAGED_ROW = "damaged row"
-    BAD_LOCATION = "row that leads where no table may be"
+    DATA_WITHOUT_TABLE = "data without a table"
+    STALE_PURGE = "abandoned purge"
+    STALE_REVIVAL = "abandoned create"
+    STALE_WRITE = "abandoned overwrite"
+    STALE_SWEEP = "abandoned sweep"
+    DATA_BELOW_TOMBSTONE = "data under a tombstone"
+    STALE_SIGN = "stale sign file"
+    UNREADABLE_MANIFEST = "unusable manifest"
+    DUPLICATE_ROW = "duplicate id in the manifest"
+    DAMAGED_ROW = "corrupt row"
+    BAD_LOCATION = "row with an invalid location"
     ROW_WITHOUT_FILES = "row without files"
-    NO_NAMESPACE = "object in a namespace that does not exist"
-    OUT_OF_STEP = "row and marker that do not agree"
-    ORPHAN_DIRECTORY = "directory that no row leads to"
+    NO_NAMESPACE = "object in a missing namespace"
+    OUT_OF_STEP = "row out of sync with its marker"
+    ORPHAN_DIRECTORY = "directory without a row"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem, what would mend it, and whether that was done."""
+    """One problem, its remedy, and whether it was repaired."""
 
     name: str
     problem: Problem

@@ -95,7 +95,7 @@ def give_way(context: Context, table_id: TableId) -> TableAlreadyExistsError:
     with suppress(TableNotFoundError):  # another client did so
         soft_drop(context, table_id, None)
         follow_marker(context, table_id)
-    return TableAlreadyExistsError(f"table id '{table_id}': another object got this name meanwhile")
+    return TableAlreadyExistsError(f"table id '{table_id}': another object has taken this name")
 
 
 def is_held(context: Context, snapshot: Snapshot, facts: TableFacts, own: str | None = None) -> bool:

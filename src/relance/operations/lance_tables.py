@@ -119,7 +119,7 @@ class PylanceTables:
             if "not found" in failure.detail.lower():
                 # Listed, and gone before it was read: a purge is at work.
                 raise ConcurrentModificationError(
-                    f"table at '{directory}' changed while it was opened"
+                    f"table at '{directory}' changed while it was being opened"
                 ) from failure
             raise
         return TableHead(int(dataset.version), dict(dataset.config()))

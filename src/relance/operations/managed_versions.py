@@ -238,12 +238,14 @@ def commit_steps(
             return _finish(context, manifest, steps, planned.keys)
         for table_id in planned.behind:
             synchronise(context, manifest, table_id)
-    raise ConcurrentModificationError("the versions of a table keep changing: try again")
+    raise ConcurrentModificationError("too many concurrent commits to the table; retry")
 
 
 def _check_staging(new: StagedVersion) -> None:
     if new.staging.rpartition("/")[0] != f"{new.directory}/{VERSIONS_DIRECTORY}":
-        raise InvalidInputError(f"staging manifest {new.staging!r} is not beside the table's other manifests")
+        raise InvalidInputError(
+            f"staging manifest {new.staging!r} is not in the same directory as the table's manifests"
+        )
 
 
 def _plan(
@@ -286,7 +288,7 @@ def _check_place(seen: _Seen, steps: Sequence[Step]) -> None:
     staged = (each for each in steps if isinstance(each, StagedVersion) and each.table_id == seen.table_id)
     if any(each.directory != seen.directory for each in staged):
         raise ConcurrentModificationError(
-            f"table id '{seen.table_id}' became another table while its version was committed"
+            f"table id '{seen.table_id}' was replaced while its version was being committed"
         )
 
 

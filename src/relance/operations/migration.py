@@ -1,4 +1,4 @@
-"""Give every table directory a row in the manifest, dropped ones too; then no listing is needed."""
+"""Add a manifest row for every table directory, dropped ones included, so that no listing is needed."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from relance.operations.in_step import is_held, wanted_change
 from relance.operations.rows.lookups import require_manifest
 
 _BATCH = 500
-"""Tables per commit: a run that is stopped goes on where it was."""
+"""Tables per commit: an interrupted run resumes where it stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestMigration:
-    """What was, or in a dry run would be, brought into the manifest."""
+    """Tables that were added to the manifest, or would be in a dry run."""
 
     registered: tuple[str, ...]
-    """Visible tables that got a row."""
+    """Visible tables that were added."""
     dropped: tuple[str, ...]
-    """Dropped tables whose generation got a row."""
+    """Dropped tables that were added."""
     mended: tuple[str, ...]
-    """Tables whose row was out of step with their directory."""
+    """Tables whose row was synced with their directory."""
     shadowed: tuple[str, ...]
-    """Directories whose name another object has in the manifest: they stay as they are."""
+    """Directories left unchanged because another object in the manifest has their name."""
     dry_run: bool
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationProgress:
-    """How far a migration has come; given to the progress callback after each batch."""
+    """Progress of a migration, passed to the progress callback after each batch."""
 
     done: int
     total: int
@@ -47,7 +47,7 @@ class MigrationProgress:
 def migrate_to_manifest(
     context: Context, *, dry_run: bool, progress: Callable[[MigrationProgress], None] | None
 ) -> ManifestMigration:
-    """Register all V1 directories and markers; safe to repeat, and to stop at any time.
+    """Register all V1 directories and markers. Safe to repeat, and to interrupt at any time.
 
     Raises:
         UnsupportedOperationError: the catalog is opened without a manifest.

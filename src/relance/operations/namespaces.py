@@ -160,7 +160,7 @@ def undrop_namespace(context: Context, parts: Sequence[str], cascade_id: str | N
     manifest = require_manifest(context, to_do="undropping a namespace")
     namespace = parse_namespace_id(parts)
     if not namespace:
-        raise InvalidInputError("root namespace cannot be dropped, so neither undropped")
+        raise InvalidInputError("the root namespace can be neither dropped nor undropped")
     same = TableId(namespace[:-1], namespace[-1])
     found = making_way(context, same, lambda: rows.undrop(context, manifest, namespace, cascade_id))
     return sorted(each.parts for each in found)

@@ -11,7 +11,7 @@ class PendingChangeError(ConcurrentModificationError):
     """The marker of a root table is about to change: that comes first."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"table id '{name}' is being changed by another client: try again")
+        super().__init__(f"table id '{name}' is being changed by another client; retry")
         self.name = name
 
 

@@ -61,7 +61,7 @@ class PinnedTable:
                 dataset = checkout(dataset, target, f"version {self.version} of table id '{self.name}'")
             if self.made not in (None, _made(dataset)):
                 raise ConcurrentModificationError(
-                    f"table id '{self.name}' was removed and created again since it was loaded: load it again"
+                    f"table id '{self.name}' was removed and re-created after it was loaded; reload it"
                 )
             return dataset
 
@@ -127,8 +127,8 @@ def version_at(dataset: lance.LanceDataset, moment: datetime, name: str) -> int:
     current = [version for made, version in known if made <= moment]
     if not current:
         raise TableVersionNotFoundError(
-            f"table id '{name}' has no version from {moment.isoformat()} or before: "
-            f"the first that is there, {known[0][1]}, was made at {known[0][0].isoformat()}"
+            f"table id '{name}' has no version from {moment.isoformat()} or earlier: its first "
+            f"version, {known[0][1]}, was created at {known[0][0].isoformat()}"
         )
     return max(current)
 

@@ -65,7 +65,7 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
     if chosen:
         return chosen
     if state.dropped:
-        raise TableNotFoundError(f"table id '{table_id}' has no dropped generation '{deletion_id}'")
+        raise TableNotFoundError(f"table id '{table_id}' has no drop with deletion id '{deletion_id}'")
     if state.visible:
         raise InvalidTableStateError(f"table id '{table_id}' is live and cannot be purged: drop it first")
     stored = state.at_home.marker if state.at_home is not None else None

@@ -61,7 +61,7 @@ def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]
     settle(context, table_id)  # a version that waits for its file would go with its row
     found = visible_table(context, table_id)
     if found.facts is None:
-        manifest = require_manifest(context, to_do="deregistering it")
+        manifest = require_manifest(context, to_do="deregistering a table")
         entry = rows.deregister(manifest, table_id)
         return entry.location or "", entry.properties
     place = place_in_step(context, table_id)
@@ -93,8 +93,9 @@ def register_table(context: Context, request: RegisterTableRequest) -> RegisterT
         _register_at_home(context, table_id, properties, overwrite=overwrite)
     elif context.manifest is None:
         raise InvalidInputError(
-            f"table '{table_id}' cannot be registered at {request.location!r}: in a flat catalog its "
-            f"directory is '{table_directory(table_id.name)}'; other places need manifest_enabled=true"
+            f"cannot register table id '{table_id}' at {request.location!r}: without a manifest "
+            f"its directory is '{table_directory(table_id.name)}'; other locations require "
+            "manifest_enabled=true"
         )
     else:
         _settle_directory(context, directory)
@@ -167,7 +168,7 @@ def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:
     manifest = require_manifest(context, to_do="protection")
     checked = parse_namespace_id(parts)
     if not checked:
-        raise InvalidInputError("the root is always there: name a table or a namespace")
+        raise InvalidInputError("the root cannot be protected: name a table or a namespace")
     if len(checked) == 1 and context.settings.dir_listing:
         follow_marker(context, TableId((), checked[0]))  # a table without a row gets one
     rows.set_protection(manifest, DELIMITER.join(checked), on=on)

@@ -89,7 +89,7 @@ def make_way(context: Context, table_id: TableId) -> bool:
 def renamed_meanwhile(context: Context, table_id: TableId) -> TableNotFoundError:
     """Return the error for a change of the marker that came after a rename, which it has to give way to."""
     finish(context, table_id)
-    return TableNotFoundError(f"table id '{table_id}' was renamed meanwhile")
+    return TableNotFoundError(f"table id '{table_id}' was renamed by another client")
 
 
 def undrop_elsewhere(context: Context, table_id: TableId, target: TableId) -> None:

@@ -32,7 +32,7 @@ def as_request(model: type[RequestT], request: object) -> RequestT:
         problems = "; ".join(
             f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in cause.errors()
         )
-        raise InvalidInputError(f"not a valid {model.__name__}: {problems}") from None
+        raise InvalidInputError(f"invalid {model.__name__}: {problems}") from None
 
 
 def _fields(request: object) -> Mapping[str, Any]:
@@ -40,7 +40,7 @@ def _fields(request: object) -> Mapping[str, Any]:
         return request
     if isinstance(request, BaseModel):
         return request.model_dump(by_alias=True)
-    raise InvalidInputError(f"a request is a model or a dictionary, got {type(request).__name__}")
+    raise InvalidInputError(f"a request must be a model or a dictionary, got {type(request).__name__}")
 
 
 def parse_mode(text: str | None, modes: type[ModeT], *, default: ModeT) -> ModeT:
@@ -65,7 +65,9 @@ def refuse_properties(properties: Mapping[str, str] | None, *, what: str) -> Non
         UnsupportedOperationError: there are some.
     """
     if properties:
-        raise UnsupportedOperationError(f"{what} with properties needs manifest mode: a directory keeps none")
+        raise UnsupportedOperationError(
+            f"{what} with properties requires a manifest: open the catalog with manifest_enabled=true"
+        )
 
 
 def with_options(response: RequestT, options: StorageOptions | None) -> RequestT:

@@ -66,7 +66,7 @@ def _look(context: Context, view: RootView) -> Iterator[tuple[Finding, _Mend | N
     for name in sorted(view.directories - with_table - view.creating - view.hidden):
         yield (
             Finding(
-                name, Problem.DATA_WITHOUT_TABLE, "mark it as an unfinished create, so that it is not listed"
+                name, Problem.DATA_WITHOUT_TABLE, "mark it as an unfinished create so that it is not listed"
             ),
             _cover,
         )
@@ -83,8 +83,8 @@ def _look_at_marker(context: Context, name: str, *, has_data: bool) -> Iterator[
         stored = read_marker(context.storage, name)
     except InvalidTableStateError as error:
         remedy = (
-            f"look at '{name}{MARKER_SUFFIX}': if the table is wanted, delete that file; if not, replace it "
-            "with the marker of another dropped table"
+            f"inspect '{name}{MARKER_SUFFIX}': to keep the table, delete that file; otherwise "
+            "replace it with the marker of another dropped table"
         )
         yield Finding(name, Problem.DAMAGED_MARKER, remedy, error=error), None
         return
@@ -95,20 +95,20 @@ def _look_at_marker(context: Context, name: str, *, has_data: bool) -> Iterator[
     if marker.state in {State.DELETED, State.DEREGISTERED} and not has_data:
         yield Finding(name, Problem.MARKER_WITHOUT_DATA, "turn the marker into a tombstone"), _purge
     elif marker.state is State.PURGED and has_data:
-        yield Finding(name, Problem.DATA_BELOW_TOMBSTONE, "purge the name again"), _purge
+        yield Finding(name, Problem.DATA_BELOW_TOMBSTONE, "purge the table again"), _purge
     elif marker.state is State.PURGING and gone:
-        yield Finding(name, Problem.STALE_PURGE, "take the purge over and finish it"), _purge
+        yield Finding(name, Problem.STALE_PURGE, "take over the purge and finish it"), _purge
     elif marker.state is State.REVIVING and gone:
         yield Finding(name, Problem.STALE_REVIVAL, _revival_remedy(marker)), _recover
     elif marker.state is State.WRITING and gone:
-        yield Finding(name, Problem.STALE_WRITE, "withdraw its announcement"), _recover
+        yield Finding(name, Problem.STALE_WRITE, "release its claim"), _recover
     elif marker.state is State.SWEEPING and gone:
-        yield Finding(name, Problem.STALE_SWEEP, "give the marker back"), _recover
+        yield Finding(name, Problem.STALE_SWEEP, "release its claim"), _recover
 
 
 def _revival_remedy(marker: Marker) -> str:
     before = marker.before.value if marker.before else State.DELETED.value
-    return f"finish it if its data was committed, else go back to {before!r}"
+    return f"finish it if its data was committed, otherwise return to {before!r}"
 
 
 def _purge(context: Context, name: str) -> None:

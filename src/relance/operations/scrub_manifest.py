@@ -41,14 +41,14 @@ def look_at_manifest(context: Context, manifest: Manifest) -> Look:
     entries: list[Entry] = []
     counts = Counter(row["object_id"] for row in snapshot.all_rows())
     for object_id in sorted(each for each, count in counts.items() if count > 1):
-        remedy = "keep the row whose location holds the table and delete the others with Lance"
+        remedy = "keep the row whose location contains the table and delete the others with Lance"
         yield Finding(object_id, Problem.DUPLICATE_ROW, remedy), None
     for row in snapshot.all_rows():
         try:
             entry = decode_row(row)
             _ = entry.marker  # damaged ones raise
         except RelanceError as error:
-            remedy = "correct the row's metadata with Lance"
+            remedy = "fix the row's metadata with Lance"
             yield Finding(row["object_id"], Problem.DAMAGED_ROW, remedy, error=error), None
         else:
             if counts[entry.object_id] == 1 and entry.object_id != HEAD_ID:
@@ -63,7 +63,7 @@ def _look_at_entries(context: Context, snapshot: Snapshot, entries: list[Entry])
         try:
             check_directory(entry.location or "")
         except InvalidInputError as error:
-            remedy = "deregister it: its location cannot be a table's, and is never deleted"
+            remedy = "deregister it: its location is not valid for a table, and its files are never deleted"
             yield Finding(entry.object_id, Problem.BAD_LOCATION, remedy, error=error), None
         else:
             placed.append(entry)
@@ -82,10 +82,10 @@ def _look_at_entries(context: Context, snapshot: Snapshot, entries: list[Entry])
 
 def _without_files(entry: Entry) -> Look:
     if entry.is_dropped:
-        remedy = "remove the row: there is nothing to bring back"
+        remedy = "delete the row: there is nothing left to undrop"
         yield Finding(entry.object_id, Problem.ROW_WITHOUT_FILES, remedy), _purge_row
     else:
-        remedy = f"drop it, or bring its files back to '{entry.location}'"
+        remedy = f"drop it, or restore its files to '{entry.location}'"
         yield Finding(entry.object_id, Problem.ROW_WITHOUT_FILES, remedy), None
 
 
@@ -94,10 +94,10 @@ def _look_at_claim(context: Context, entry: Entry) -> tuple[Finding, Mend | None
     if marker is None or not holder_is_gone(marker, now=context.clock.now(), timing=context.timing):
         return None
     if marker.state is State.PURGING:
-        remedy = "take the purge over and finish it"
+        remedy = "take over the purge and finish it"
         return Finding(entry.object_id, Problem.STALE_PURGE, remedy), _purge_row
     if marker.state is State.REVIVING:
-        remedy = "finish it if its data was committed, else go back to 'deleted'"
+        remedy = "finish it if its data was committed, otherwise return to 'deleted'"
         return Finding(entry.object_id, Problem.STALE_REVIVAL, remedy), _settle_row
     return None
 
@@ -109,7 +109,7 @@ def _look_at_parents(entries: list[Entry]) -> Look:
         if entry.is_dropped or entry.object_type == ObjectType.VERSION or not parent:
             continue
         if parent not in spaces:
-            remedy = f"create the namespace '{parent}', or rename the object into another one"
+            remedy = f"create the namespace '{parent}', or rename the object into an existing one"
             yield Finding(entry.object_id, Problem.NO_NAMESPACE, remedy), None
 
 
@@ -121,10 +121,10 @@ def _look_at_steps(context: Context, snapshot: Snapshot, tables: list[Entry]) ->
         except RelanceError:
             continue  # a damaged marker is reported as such
         if announced_row(snapshot, name) is not None:
-            remedy = "finish the change of the marker that its row announces"
+            remedy = "finish the marker change that the row has recorded"
             yield Finding(name, Problem.OUT_OF_STEP, remedy), _finish
         elif not is_held(context, snapshot, facts) and not wanted_change(snapshot, facts).is_empty:
-            remedy = "make the row say what the marker and the directory say"
+            remedy = "sync the row with the marker and the directory"
             yield Finding(name, Problem.OUT_OF_STEP, remedy), _follow
 
 
@@ -133,7 +133,7 @@ def _look_at_directories(context: Context, known: set[str]) -> Look:
     for directory in sorted(context.storage.list_level("").directories):
         if directory in tops or directory.endswith(TABLE_SUFFIX) or not HASHED_DIRECTORY.fullmatch(directory):
             continue
-        remedy = "no row leads to it: delete it unless a create is under way, or register it"
+        remedy = "delete it unless a create is in progress, or register it"
         yield Finding(directory, Problem.ORPHAN_DIRECTORY, remedy), None
 
 

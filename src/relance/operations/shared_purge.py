@@ -139,7 +139,7 @@ def _entry(context: Context, purge: SharedPurge) -> Entry | None:
 
 def _manifest(context: Context) -> Manifest:
     if context.manifest is None:
-        raise InternalError("the purge of a row was planned with a manifest, and here is none")
+        raise InternalError("this purge was planned with a manifest, but the catalog has none")
     return context.manifest
 
 
@@ -154,5 +154,6 @@ def _is_half_over(context: Context, marker: Marker) -> bool:
 
 def _lost(purge: SharedPurge) -> ConcurrentModificationError:
     return ConcurrentModificationError(
-        f"table id '{purge.table_id}' was undropped, or another client purges it: nothing more is deleted"
+        f"table id '{purge.table_id}' was undropped or is being purged by another client; the "
+        "purge was stopped"
     )

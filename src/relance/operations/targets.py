@@ -141,6 +141,6 @@ def after_write(context: Context, found: Found, branch: str | None) -> None:
 
 def _changed(found: Found) -> ConcurrentModificationError:
     return ConcurrentModificationError(
-        f"table id '{found.table_id}' was dropped or renamed while it was written: "
-        "what was written is in the table that had the name before"
+        f"table id '{found.table_id}' was dropped or renamed while it was being written; the data "
+        "went to the table that previously had this name"
     )

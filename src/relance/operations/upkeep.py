@@ -28,5 +28,7 @@ def plan_manifest(context: Context) -> UpkeepReport:
 
 def _manifest_of(context: Context) -> LanceManifest:
     if not isinstance(context.manifest, LanceManifest):
-        raise UnsupportedOperationError("there is no manifest to maintain: open with manifest_enabled=true")
+        raise UnsupportedOperationError(
+            "there is no manifest to maintain: open the catalog with manifest_enabled=true"
+        )
     return context.manifest

@@ -46,7 +46,9 @@ def select_page(
 
 def _parse_token(token: str) -> int:
     if not token.isdecimal():
-        raise InvalidInputError(f"page token {token!r} is not one of ours: use the token of the page before")
+        raise InvalidInputError(
+            f"invalid page token {token!r}: use the token that the previous page returned"
+        )
     return int(token)
 
 
@@ -61,7 +63,10 @@ def parse_ranges(ranges: Sequence[VersionRange]) -> tuple[range, ...]:
 
 def _parse_range(start: int, end: int) -> range:
     if start < 0 or end < -1 or (end != -1 and end < start):
-        raise InvalidInputError(f"version range {start}..{end} is upside down: end is exclusive, -1 is open")
+        raise InvalidInputError(
+            f"invalid version range {start}..{end}: end is exclusive and must not be before start; -1 "
+            "means no end"
+        )
     return range(start, 2**64 if end == -1 else end)
 
 
@@ -103,12 +108,13 @@ def _staging_key(context: Context, directory: str, path: str) -> str:
     in_store = _in_store(context, path)
     relative = in_store.removeprefix(base)
     if relative == in_store or any(part in {"", ".", ".."} for part in relative.split("/")):
-        raise InvalidInputError(f"staging manifest {path!r} is not inside the table at {base!r}")
+        raise InvalidInputError(f"staging manifest {path!r} is outside the table at {base!r}")
     folder, _, file = relative.rpartition("/")
     if not folder.endswith(VERSIONS_DIRECTORY) or version_of(file) is not None:
         # What is staged is deleted once it is copied: never a version that is committed, never data.
         raise InvalidInputError(
-            f"{path!r} is no staged manifest: it must be in {VERSIONS_DIRECTORY}/, unnumbered"
+            f"{path!r} is not a staging manifest: it must be in {VERSIONS_DIRECTORY}/ and must "
+            "not have a version number"
         )
     return f"{directory}/{relative}"
 

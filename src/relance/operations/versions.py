@@ -111,8 +111,8 @@ def batch_create_table_versions(
         return BatchCreateTableVersionsResponse(versions=made)
     if keeper is not None and len(checked) > 1:
         raise UnsupportedOperationError(
-            "the versions of branches have no rows, so that several cannot be created all or none: "
-            "create those of branches one by one"
+            "versions of branches are not in the manifest, so several cannot be created "
+            "atomically: create them one by one"
         )
     _check_sequence(context, checked)
     return BatchCreateTableVersionsResponse(versions=[_put_version(context, each) for each in checked])
@@ -138,7 +138,7 @@ def batch_delete_table_versions(
     doomed = [each for each in manifests if any(each.version in versions for versions in ranges)]
     if doomed and len(doomed) == len(manifests):
         raise InvalidTableStateError(
-            f"table id '{table_id}' would be left without any version: use drop_table to remove it"
+            f"table id '{table_id}' would have no versions left: use drop_table to remove it"
         )
     context.storage.delete_many(each.info.key for each in doomed)
     return BatchDeleteTableVersionsResponse(deleted_count=len(doomed))

@@ -38,13 +38,14 @@ def require_written(storage: ObjectStorage, directory: str, data: WrittenData) -
     """
     if directory != data.directory:
         raise ConcurrentModificationError(
-            f"the table moved from '{data.directory}' to '{directory}' while it was written: write it again"
+            f"the table moved from '{data.directory}' to '{directory}' while it was being "
+            "written; write the data again"
         )
     missing = data.files - _present(storage, directory, data.files)
     if missing:
         raise ConcurrentModificationError(
-            f"{len(missing)} of {len(data.files)} data files below '{directory}' are gone, as after a purge: "
-            "write them again"
+            f"{len(missing)} of {len(data.files)} data files below '{directory}' are missing, "
+            "possibly because of a purge; write the data again"
         )
 
 
@@ -58,7 +59,7 @@ def require_same_drop(table_id: TableId, data: object, marker: Marker) -> None:
     """
     if isinstance(data, WrittenData) and data.marker != marker.nonce:
         raise ConcurrentModificationError(
-            f"table id '{table_id}' was dropped or purged while it was written: write it again"
+            f"table id '{table_id}' was dropped or purged while it was being written; write the data again"
         )
 
 

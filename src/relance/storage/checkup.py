@@ -1,4 +1,4 @@
-"""A look at a store for people: may we read and write, does it honour conditions, do its clocks agree?"""
+"""Checks of a store for `doctor`: permissions, conditional writes, listings and clock."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _BODY = b"written by a check of this store"
 
 
 class Verdict(StrEnum):
-    """What came of a check."""
+    """The outcome of a check."""
 
     GOOD = "good"
     BAD = "bad"
     UNKNOWN = "unknown"
-    """It could not be tried, since one before it failed, or the store does not tell."""
+    """Not checked because an earlier check failed, or the store does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """One check and its outcome."""
 
     name: str
     verdict: Verdict
     detail: str
     remedy: str = ""
-    """What to do when it is bad."""
+    """What to do if the check failed."""
 
 
 def check_store(storage: ObjectStorage, clock: Clock, *, skew: timedelta) -> list[Check]:
@@ -42,21 +42,25 @@ def check_store(storage: ObjectStorage, clock: Clock, *, skew: timedelta) -> lis
     Never raises for what the store does: that is what it tells.
     """
     key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
-    checks = [_tried("list", lambda: _list(storage), "let the credentials list the root")]
-    written = _tried("write", lambda: _write(storage, key), "let the credentials write below the root")
+    checks = [_tried("list", lambda: _list(storage), "allow the credentials to list the root")]
+    written = _tried("write", lambda: _write(storage, key), "allow the credentials to write below the root")
     checks.append(written)
     if written.verdict is not Verdict.GOOD:
         untried = ("read", "list after write", "clock", "create-only", "replace", "delete")
-        return checks + [Check(name, Verdict.UNKNOWN, "nothing can be written") for name in untried]
+        return checks + [
+            Check(name, Verdict.UNKNOWN, "not checked: the root is not writable") for name in untried
+        ]
     try:
         checks += [
-            _tried("read", lambda: _read(storage, key), "let the credentials read below the root"),
+            _tried("read", lambda: _read(storage, key), "allow the credentials to read below the root"),
             _tried("list after write", lambda: _listed(storage, key), "use a store with consistent listings"),
             _clock(storage, clock, key, skew),
             *_conditions(storage),
         ]
     finally:
-        deleted = _tried("delete", lambda: _delete(storage, key), "let the credentials delete below the root")
+        deleted = _tried(
+            "delete", lambda: _delete(storage, key), "allow the credentials to delete below the root"
+        )
     return [*checks, deleted]
 
 
@@ -78,37 +82,37 @@ def _write(storage: ObjectStorage, key: str) -> None:
 
 
 def _read(storage: ObjectStorage, key: str) -> str | None:
-    return None if storage.read(key).body == _BODY else "what was read is not what was written"
+    return None if storage.read(key).body == _BODY else "the object's content differs from what was written"
 
 
 def _listed(storage: ObjectStorage, key: str) -> str | None:
     found = {each.key for each in storage.list_level("").files}
-    return None if key in found else "an object that was just written is not listed"
+    return None if key in found else "a newly written object is missing from the listing"
 
 
 def _delete(storage: ObjectStorage, key: str) -> str | None:
     storage.delete(key)
-    return "an object is still there after it was deleted" if storage.which_exist([key]) else None
+    return "a deleted object still exists" if storage.which_exist([key]) else None
 
 
 def _clock(storage: ObjectStorage, clock: Clock, key: str, skew: timedelta) -> Check:
     try:
         modified = storage.head(key).modified
     except RelanceError as error:
-        return Check("clock", Verdict.BAD, str(error), "let the credentials read below the root")
+        return Check("clock", Verdict.BAD, str(error), "allow the credentials to read below the root")
     if modified is None:
-        return Check("clock", Verdict.UNKNOWN, "the store does not tell when objects were written")
+        return Check("clock", Verdict.UNKNOWN, "the store does not report when objects were written")
     # Stores tell whole seconds; a moment has passed since the object was written.
     apart = abs(clock.now() - modified)
-    detail = f"{apart.total_seconds():.0f} s apart from the store"
+    detail = f"{apart.total_seconds():.0f} s off the store's clock"
     if apart <= skew:
         return Check("clock", Verdict.GOOD, detail)
-    remedy = f"set the clock of this machine, or the property clock_skew (now {skew.total_seconds():.0f} s)"
+    remedy = f"fix this machine's clock, or raise clock_skew (now {skew.total_seconds():.0f} s)"
     return Check("clock", Verdict.BAD, detail, remedy)
 
 
 def _conditions(storage: ObjectStorage) -> list[Check]:
-    remedy = "move the root to a store that honours it: see docs/stores.md"
+    remedy = "move the root to a store that honours it (see docs/stores.md)"
     try:
         found = probe(storage)
     except RelanceError as error:
@@ -118,7 +122,7 @@ def _conditions(storage: ObjectStorage) -> list[Check]:
         if honoured
         else Check(name, Verdict.BAD, f"{what} is not honoured", remedy)
         for name, honoured, what in (
-            ("create-only", found.create_only, "a write that must not replace"),
-            ("replace", found.replace, "a write that must replace one version only"),
+            ("create-only", found.create_only, "a write that must not overwrite"),
+            ("replace", found.replace, "a write that must overwrite one particular version"),
         )
     ]

@@ -77,7 +77,7 @@ def _open_store(root: Root, split: SplitOptions) -> ObjectStore:
         )
     except (BaseError, ValueError) as cause:
         text = StorageOptions(split.lance).redact(str(cause))
-        raise InvalidInputError(f"storage options for {root.uri} are not accepted: {text}") from None
+        raise InvalidInputError(f"invalid storage options for {root.uri}: {text}") from None
 
 
 _ephemeral: dict[tuple[int, str], str] = {}

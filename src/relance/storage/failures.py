@@ -28,11 +28,11 @@ _BY_TEXT: tuple[tuple[re.Pattern[str], type[errors.RelanceError]], ...] = tuple(
 )
 
 _HINTS: dict[type[errors.RelanceError], str] = {
-    errors.InvalidInputError: "the root's bucket or container does not exist: create it or correct 'root'",
-    errors.PermissionDeniedError: "the store refused the credentials or lacks a permission for them",
-    errors.UnauthenticatedError: "the store wants other or fresher credentials",
-    errors.ThrottlingError: "the store asks for fewer requests: try again later",
-    errors.ServiceUnavailableError: "the store cannot be reached: check endpoint, network and proxy",
+    errors.InvalidInputError: "the root's bucket or container does not exist: create it or fix 'root'",
+    errors.PermissionDeniedError: "the store rejected the credentials, or they lack a permission",
+    errors.UnauthenticatedError: "the store requires valid, unexpired credentials",
+    errors.ThrottlingError: "the store is throttling requests; retry later",
+    errors.ServiceUnavailableError: "cannot reach the store: check the endpoint, network and proxy",
 }
 
 

@@ -81,7 +81,7 @@ class LocalDiskStorage:
             try:
                 body = read_file(self._path(key))
             except (*GONE, IsADirectoryError):
-                raise KeyNotFoundError(f"{key!r} is not in {self.name}") from None
+                raise KeyNotFoundError(f"{key!r} not found in {self.name}") from None
         return Stored(body, _version(body))
 
     def create(self, key: str, body: bytes) -> Version:
@@ -127,10 +127,10 @@ class LocalDiskStorage:
         try:
             path = self._path(key)
             if _version(replaced.read(path)) != change.expected:
-                return KeyChangedError(f"{key!r} in {self.name} is not what it was")
+                return KeyChangedError(f"{key!r} in {self.name} has changed")
             os.replace(written, path)
         except GONE:
-            return KeyChangedError(f"{key!r} is gone from {self.name}")
+            return KeyChangedError(f"{key!r} no longer exists in {self.name}")
         except OSError as cause:
             return self._error_for(key, cause)
         except RelanceError as error:
@@ -215,7 +215,7 @@ class LocalDiskStorage:
             try:
                 found = os.lstat(self._path(key))
             except GONE:
-                raise KeyNotFoundError(f"{key!r} is not in {self.name}") from None
+                raise KeyNotFoundError(f"{key!r} not found in {self.name}") from None
         return _info(key, found)
 
     def list_level(self, prefix: str) -> Level:
@@ -312,7 +312,7 @@ class LocalDiskStorage:
         try:
             os.link(temporary, path)
         except FileExistsError:
-            raise KeyExistsError(f"{os.path.basename(path)!r} exists in {self.name}") from None
+            raise KeyExistsError(f"{os.path.basename(path)!r} already exists in {self.name}") from None
         except OSError as refused:
             if refused.errno not in _LINKS_REFUSED:
                 raise
@@ -323,7 +323,7 @@ class LocalDiskStorage:
         """Create where hard links are refused: look and rename while holding the key's lock."""
         with locked(self._lock_of(os.path.relpath(path, self._directory))):
             if os.path.lexists(path):
-                raise KeyExistsError(f"{os.path.basename(path)!r} exists in {self.name}")
+                raise KeyExistsError(f"{os.path.basename(path)!r} already exists in {self.name}")
             os.rename(temporary, path)
 
     def _lock_of(self, key: str) -> str:
@@ -343,7 +343,7 @@ class LocalDiskStorage:
         if isinstance(cause, PermissionError):
             error = PermissionDeniedError(f"{key!r} in {self.name}: {cause.strerror}")
         elif cause.errno in {errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN}:
-            error = ServiceUnavailableError(f"{self.name} cannot be reached: {cause.strerror}")
+            error = ServiceUnavailableError(f"cannot access {self.name}: {cause.strerror}")
         error.__cause__ = cause
         return error
 

@@ -67,14 +67,14 @@ class MemoryStorage:
     def create(self, key: str, body: bytes) -> Version:
         with self._lock:
             if check_key(key) in self._objects:
-                raise KeyExistsError(f"{key!r} exists in {self._name}")
+                raise KeyExistsError(f"{key!r} already exists in {self._name}")
             return self._put(key, body)
 
     def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
         with self._lock:
             current = self._objects.get(check_key(key))
             if current is None or current.version != expected:
-                raise KeyChangedError(f"{key!r} in {self._name} is not what it was")
+                raise KeyChangedError(f"{key!r} in {self._name} has changed")
             return self._put(key, body)
 
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
@@ -152,7 +152,7 @@ class MemoryStorage:
         with self._lock:
             found = self._objects.get(check_key(key))
         if found is None:
-            raise KeyNotFoundError(f"{key!r} is not in {self._name}")
+            raise KeyNotFoundError(f"{key!r} not found in {self._name}")
         return found
 
     def _put(self, key: str, body: bytes) -> Version:

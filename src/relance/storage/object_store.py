@@ -93,7 +93,7 @@ class ObjectStoreStorage:
             try:
                 result = self._store.put(check_key(key), body, mode=_condition(expected), use_multipart=False)
             except FileNotFoundError as cause:
-                raise errors.KeyChangedError(f"{key!r} is gone from {self._name}") from cause
+                raise errors.KeyChangedError(f"{key!r} no longer exists in {self._name}") from cause
             return _version(result["e_tag"], result["version"])
 
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | errors.RelanceError]:
@@ -248,7 +248,7 @@ def _by_class(cause: BaseError | OSError, where: str) -> errors.RelanceError | N
     }
     if isinstance(cause, FileNotFoundError):
         # A missing bucket answers like a missing key; only its text tells.
-        return error_for_text(str(cause), where=where) or errors.KeyNotFoundError(f"{where} is not there")
+        return error_for_text(str(cause), where=where) or errors.KeyNotFoundError(f"{where} not found")
     for known, error in classes.items():
         if isinstance(cause, known):
             return error(f"{where}: {first_line(str(cause))}")

@@ -168,10 +168,10 @@ def split_options(scheme: Scheme, options: Mapping[str, str]) -> SplitOptions:
         name = _canonical(scheme, key)
         if any(ord(character) < 32 or ord(character) == 127 for character in value):
             raise InvalidInputError(
-                f"storage option {key!r} contains a line break or another control character"
+                f"storage option {key!r} contains a line break or other control character"
             )
         if plain.setdefault(name, value) != value:
-            raise InvalidInputError(f"storage option {key!r} is given twice, with different values")
+            raise InvalidInputError(f"storage option {key!r} is set twice with different values")
     return SplitOptions(
         store={k: v for k, v in plain.items() if k in _STORE_KEYS.get(scheme, frozenset())},
         client={k: v for k, v in plain.items() if k in _CLIENT_KEYS},
@@ -191,9 +191,9 @@ def _canonical(scheme: Scheme, key: str) -> str:
     if name in known:
         return name
     if not known:
-        raise InvalidInputError(f"unknown storage option {key!r}: roots on {scheme} take none")
+        raise InvalidInputError(f"unknown storage option {key!r}: {scheme} roots have no storage options")
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+    hint = f"did you mean {near[0]!r}?" if near else f"known options are {', '.join(sorted(known))}"
     raise InvalidInputError(f"unknown storage option {key!r} for {scheme}: {hint}")
 
 

@@ -42,8 +42,8 @@ def require_replace(storage: ObjectStorage, *, to_do: str) -> None:
     """
     if not capabilities(storage).replace:
         raise UnsupportedOperationError(
-            f"the store behind {storage.name} does not honour conditional replacement, without which {to_do} "
-            "could lose data: move the root to a store that does (see docs/stores.md)"
+            f"the store at {storage.name} does not honour conditional replacement, so {to_do} could lose "
+            "data: move the root to a store that does (see docs/stores.md)"
         )
 
 
@@ -55,8 +55,8 @@ def require_create_only(storage: ObjectStorage, *, to_do: str) -> None:
     """
     if not capabilities(storage).create_only:
         raise UnsupportedOperationError(
-            f"the store behind {storage.name} does not honour create-only writes, without which {to_do} "
-            "is not safe against others: move the root to a store that does (see docs/stores.md)"
+            f"the store at {storage.name} does not honour create-only writes, so {to_do} is not safe with "
+            "concurrent clients: move the root to a store that does (see docs/stores.md)"
         )
 
 

@@ -176,7 +176,7 @@ def check_key(key: str) -> str:
         InvalidInputError: it is absolute, empty, or has an empty, '.' or '..' part.
     """
     if not key or "\0" in key or not _UNSAFE_PARTS.isdisjoint(key.split("/")):
-        raise InvalidInputError(f"storage key {key!r} does not name an object below the root")
+        raise InvalidInputError(f"storage key {key!r} is not an object below the root")
     return key
 
 

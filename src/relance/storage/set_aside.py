@@ -140,4 +140,6 @@ class _Part:
         except OSError as cause:
             kept = f"{self._kept}-{os.path.basename(place)}"
             os.rename(place, kept)
-            raise InternalError(f"{path} was taken away, cannot be put back, and is in {kept}") from cause
+            raise InternalError(
+                f"{path} was moved to the trash and could not be restored; it is now at {kept}"
+            ) from cause

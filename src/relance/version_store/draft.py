@@ -48,8 +48,8 @@ class VersionDraft:
         other = self.snapshot.get([row.entry.object_id]).get(row.entry.object_id)
         if other is not None and other.object_type != ObjectType.VERSION:
             raise InvalidTableStateError(
-                f"version {new.version} of table id '{self.table}' cannot be kept: a {other.object_type} has "
-                f"the id '{other.object_id}'"
+                f"version {new.version} of table id '{self.table}' cannot be recorded: the id "
+                f"'{other.object_id}' is taken by a {other.object_type}"
             )
         if other is not None:
             self._before[new.version] = VersionRow(other)  # left over: its file is gone
@@ -84,8 +84,9 @@ class VersionDraft:
         if doomed and self.latest in doomed:
             # Its number would come again, and a deleter that stalls would take the new version for it.
             raise InvalidTableStateError(
-                f"version {self.latest} is the latest of table id '{self.table}' and cannot be deleted: "
-                "restore an older one first, which makes a new version, or use drop_table"
+                f"version {self.latest} is the latest of table id '{self.table}' and cannot be "
+                "deleted: restore an older version first (this creates a new one), or use "
+                "drop_table"
             )
         rows = rows_at(self.snapshot, self.table, doomed)
         for version in doomed:
@@ -109,8 +110,8 @@ def check_next(new: StagedVersion, latest: int) -> None:
     begins_branch = latest == 0 and new.branch not in {None, "main"}
     if new.version != latest + 1 and not begins_branch:
         raise ConcurrentModificationError(
-            f"version {new.version} of table id '{new.table_id}' cannot follow version {latest}: "
-            f"expected {latest + 1}"
+            f"version {new.version} of table id '{new.table_id}' does not follow version "
+            f"{latest}: expected {latest + 1}"
         )
 
 

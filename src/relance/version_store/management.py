@@ -33,4 +33,4 @@ def switch_on(manifest: Manifest) -> None:
         with suppress(ManifestConflictError):  # another client created the manifest at the same time
             manifest.set_metadata({MANAGED_VERSIONS_KEY: "true", WRITER_FLAGS_KEY: str(flags)})
             return
-    raise ConcurrentModificationError("the manifest keeps changing: try again")
+    raise ConcurrentModificationError("too many concurrent changes to the manifest; retry")

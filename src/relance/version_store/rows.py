@@ -137,7 +137,7 @@ def check_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     for key in metadata or {}:
         if key in _OURS:
             raise InvalidInputError(
-                f"version metadata {key!r} cannot be set: the catalog keeps its own there"
+                f"version metadata {key!r} cannot be set: the key is reserved for the catalog"
             )
     return check_properties(metadata)
 

@@ -141,11 +141,11 @@ def test_a_manifest_of_the_future_is_explained_and_not_changed(
     catalog: relance.DirectoryNamespace, tmp_path: Path
 ) -> None:
     lance.dataset(f"{tmp_path}/__manifest").update_metadata({WRITER_FLAGS_KEY: str(1 << 60)})
-    with pytest.raises(UnsupportedOperationError, match="newer one is needed to change"):
+    with pytest.raises(UnsupportedOperationError, match="use a newer release to change"):
         catalog.create_namespace({"id": ["b"]})
     lance.dataset(f"{tmp_path}/__manifest").update_metadata(
         {"lance.namespace.manifest.reader_feature_flags": "2"}
     )
     (finding,) = catalog.scrub(repair=True)
     assert finding.problem is Problem.UNREADABLE_MANIFEST
-    assert "newer one is needed" in finding.remedy
+    assert "use a newer release to read" in finding.remedy

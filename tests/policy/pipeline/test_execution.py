@@ -262,7 +262,7 @@ def test_the_history_is_no_table_and_no_orphan(lake: Lake) -> None:
     made = plan(lake.catalog, the_policy(), kinds=[Kind.REMOVE_ORPHANS])
     assert [each.outcome for each in made.steps] == [Outcome.NOTHING]
     assert made.steps[0].planned is None, "nothing is kept either"
-    with pytest.raises(InvalidInputError, match="belongs to the catalog"):
+    with pytest.raises(InvalidInputError, match="is reserved for the catalog"):
         lake.catalog.register_table({"id": ["mine"], "location": ".relance-policy/history"})
 
 

@@ -1,4 +1,4 @@
-"""Lance's own cleanup by the way of commits: its two keys in a table's config, read and set."""
+"""Lance's automatic cleanup during commits: read and set its two keys in a table's config."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OLDER_THAN = "lance.auto_cleanup.older_than"
 
 @dataclass(frozen=True, slots=True)
 class AutoCleanup:
-    """After every so many versions, those older than this go."""
+    """Every `interval` versions, Lance removes versions older than `older_than`."""
 
     interval: int
     older_than: timedelta
 
 
 def get_auto_cleanup(context: Context, table_id: TableId) -> AutoCleanup | None:
-    """Return what the table's config says, or None when it is not cleaned by the way.
+    """Return the automatic cleanup in the table's config, or None if it is off.
 
     Raises:
         TableNotFoundError: there is no such table, or it has no version.
@@ -43,7 +43,7 @@ def get_auto_cleanup(context: Context, table_id: TableId) -> AutoCleanup | None:
 
 
 def set_auto_cleanup(context: Context, table_id: TableId, wanted: AutoCleanup | None) -> int:
-    """Set or remove both keys, and return the version that says so.
+    """Set or remove both keys, and return the version that records it.
 
     Raises:
         TableNotFoundError: there is no such table, or it has no version.
@@ -51,7 +51,7 @@ def set_auto_cleanup(context: Context, table_id: TableId, wanted: AutoCleanup | 
     """
     if wanted is not None and (wanted.interval < 1 or wanted.older_than < timedelta(0)):
         raise InvalidInputError(
-            f"auto cleanup needs an interval of at least 1 and an age of at least 0, got {wanted}"
+            f"auto cleanup needs an interval of at least 1 and an age that is not negative, got {wanted}"
         )
     target = open_for_writing(context, table_id.parts)
     dataset = target.dataset

@@ -1,4 +1,4 @@
-"""The methods of the namespace that remove old versions and check what is there."""
+"""The methods of the namespace that remove old versions and validate tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Id = Sequence[str]
 
 
 class CleaningMethods:
-    """The part of a catalog that is about what its tables leave behind."""
+    """The cleanup methods of a catalog."""
 
     _context: Context
 
@@ -36,15 +36,15 @@ class CleaningMethods:
         rate_limit: int | None = None,
         policy: CleanupPolicy | None = None,
     ) -> RemovalStats:
-        """Remove old versions of a table with the files that only they need; without a rule, after 14 days.
+        """Remove old versions of a table and the files only they need; by default, those over 14 days old.
 
-        A version goes only if every rule that is given lets it go. The latest and tagged ones stay.
-        Instead of single rules a `policy` can be given.
+        A version is removed only if every given rule allows it. The latest and tagged versions are kept.
+        Pass either individual rules or a `policy`.
 
         Raises:
-            TableNotFoundError: there is no such table, or it has no version.
-            InvalidTableStateError: a version that is to go is tagged.
-            InvalidInputError: a rule makes no sense, or is given beside a policy.
+            TableNotFoundError: there is no such table, or it has no versions.
+            InvalidTableStateError: a version to be removed is tagged.
+            InvalidInputError: a rule is invalid, or combined with a policy.
         """
         rules = CleanupPolicy(
             before_timestamp=self._before(older_than),
@@ -55,7 +55,7 @@ class CleaningMethods:
             rate_limit=rate_limit,
         )
         if policy is not None and rules != CleanupPolicy():
-            raise InvalidInputError("give either a policy or single rules")
+            raise InvalidInputError("pass either a policy or individual rules, not both")
         table_id = table_id_of(self._context, id)
         return cleanup.cleanup_old_versions(self._context, table_id, policy or rules, dry_run=dry_run)
 
@@ -66,14 +66,14 @@ class CleaningMethods:
         return None if span is None else self._context.clock.now() - span
 
     def get_auto_cleanup(self, id: Id) -> AutoCleanup | None:
-        """Return how commits to the table clean it by the way, or None when they do not."""
+        """Return the automatic cleanup that commits to the table perform, or None if it is off."""
         return auto_cleanup.get_auto_cleanup(self._context, table_id_of(self._context, id))
 
     def set_auto_cleanup(self, id: Id, wanted: AutoCleanup | None) -> int:
-        """Let commits to the table clean it by the way, or no longer; returns the version that says so."""
+        """Turn automatic cleanup by commits on or off, and return the version that records it."""
         return auto_cleanup.set_auto_cleanup(self._context, table_id_of(self._context, id), wanted)
 
     def validate_table(self, id: Id, *, every_version: bool = False) -> TableValidation:
-        """Tell whether every file of the latest version, or of all, is there and can be opened."""
+        """Check that every file of the latest version, or of all versions, exists and can be opened."""
         table_id = table_id_of(self._context, id)
         return validation.validate_table(self._context, table_id, every_version=every_version)

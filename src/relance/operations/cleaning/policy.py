@@ -1,4 +1,4 @@
-"""Which versions of a table go. Pure: what Lance removes with them is in cleanup."""
+"""Which versions of a table to remove. Pure; the removal itself is in cleanup."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from relance.errors import InvalidInputError, InvalidTableStateError
 
 DEFAULT_AGE = timedelta(days=14)
-"""Versions younger than this stay when nothing else is asked for, as in Lance itself."""
+"""Without any rule, versions younger than this are kept, as in Lance itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version, and when it was committed."""
+    """A version and its commit time."""
 
     number: int
     at: datetime
@@ -22,22 +22,22 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class CleanupPolicy:
-    """What may be removed. A version goes only if every rule that is set lets it go.
+    """Which versions may be removed: those that every rule allows.
 
-    The latest version and tagged ones never do.
+    The latest version and tagged versions are never removed.
     """
 
     before_timestamp: datetime | None = None
     before_version: int | None = None
     retain_versions: int | None = None
     delete_unverified: bool = False
-    """Also remove files that no version names and that are younger than seven days.
+    """Also remove unreferenced files that are less than seven days old.
 
-    They may belong to a write that is under way: only when nobody writes.
+    They may belong to a write in progress: use this only while there are no writers.
     """
     error_if_tagged_old_versions: bool = True
     rate_limit: int | None = None
-    """Deletes per second at the most."""
+    """Maximum number of deletes per second."""
 
     def __post_init__(self) -> None:
         for what, value in (
@@ -59,10 +59,10 @@ class CleanupPolicy:
         return any(each is not None for each in rules)
 
     def choose(self, versions: Sequence[Version], tags: Mapping[str, int]) -> list[int]:
-        """Return the versions that go, oldest first.
+        """Return the versions to remove, oldest first.
 
         Raises:
-            InvalidTableStateError: a tagged one is among them, and that is not to be passed over.
+            InvalidTableStateError: one of them is tagged and `error_if_tagged_old_versions` is set.
         """
         numbers = sorted(each.number for each in versions)
         kept = set(numbers[-max(self.retain_versions or 1, 1) :])
@@ -71,8 +71,8 @@ class CleanupPolicy:
         if tagged and self.error_if_tagged_old_versions:
             named = ", ".join(f"'{tag}' (version {version})" for tag, version in tagged.items())
             raise InvalidTableStateError(
-                f"versions that are to go are tagged: {named}; delete the tags, keep more versions, "
-                "or pass error_if_tagged_old_versions=False to keep the tagged ones"
+                f"some of the versions to remove are tagged: {named}; delete the tags, keep more "
+                "versions, or pass error_if_tagged_old_versions=False to keep the tagged ones"
             )
         return sorted(set(old) - set(tagged.values()))
 
@@ -84,7 +84,7 @@ class CleanupPolicy:
 
 @dataclass(frozen=True, slots=True)
 class CleanupPolicyBuilder:
-    """Builds a policy rule by rule; each call returns a new builder."""
+    """Builds a policy rule by rule; every call returns a new builder."""
 
     policy: CleanupPolicy = CleanupPolicy()
 

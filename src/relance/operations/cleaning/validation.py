@@ -1,4 +1,4 @@
-"""Tell whether every file that a table needs is there and can be read."""
+"""Check that every file a table needs exists and can be read."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _DATA_FILE = "data file"
 
 @dataclass(frozen=True, slots=True)
 class TableValidation:
-    """What was found of a table's files."""
+    """The result of validating a table's files."""
 
     id: tuple[str, ...]
     version: int
     versions: int
-    """How many were looked at."""
+    """Number of versions checked."""
     files: int = 0
     bytes: int = 0
     missing: tuple[str, ...] = ()
-    """Files that a version names and that are not there."""
+    """Files that a version refers to but that do not exist."""
     unreadable: tuple[str, ...] = ()
-    """Data files of the latest version that are there and cannot be opened, with the reason."""
+    """Data files of the latest version that cannot be opened, with the reason."""
     problem: str | None = None
-    """What Lance's own check of the latest version says, when nothing else is wrong."""
+    """The problem that Lance's own validation reports, if no file is missing or unreadable."""
 
     @property
     def ok(self) -> bool:
@@ -49,7 +49,7 @@ class _File:
 
 
 def validate_table(context: Context, table_id: TableId, *, every_version: bool) -> TableValidation:
-    """Look for every file of the latest version, or of all, and open the latest one's data files.
+    """Check that every file of the latest version, or of all, exists; open the latest one's data files.
 
     Only their last bytes are read: damage in the middle of a file is found by reading the table.
 
@@ -71,7 +71,7 @@ def validate_table(context: Context, table_id: TableId, *, every_version: bool) 
     data = {each for each in _needed(dataset, latest) if each.kind == _DATA_FILE}
     # Lance's reader panics at an empty file.
     empty = {each for each in data if there.get((each.base, each.path)) == 0}
-    cut = [f"{each.path}: it is empty" for each in empty]
+    cut = [f"{each.path}: the file is empty" for each in empty]
     cut += _unreadable(context, (each for each in data - empty if (each.base, each.path) in there))
     return TableValidation(
         id=tuple(table_id.parts),

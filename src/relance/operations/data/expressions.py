@@ -25,11 +25,13 @@ def check_expressions(texts: Iterable[str | None]) -> None:
         plain = _QUOTED.sub("''", text or "")
         found = _PLACEHOLDER.search(plain)
         if found is not None:
-            raise InvalidInputError(f"{found[0]!r} is a placeholder, for which there is no value: {text!r}")
+            raise InvalidInputError(
+                f"expression contains the placeholder {found[0]!r}, which has no value: {text!r}"
+            )
         if _SECOND_STATEMENT.search(plain):
-            raise InvalidInputError(f"an expression ends at the semicolon, this one goes on: {text!r}")
+            raise InvalidInputError(f"expression continues after a semicolon: {text!r}")
         if not _is_balanced(_COMMENT.sub(" ", plain)):
-            raise InvalidInputError(f"a parenthesis is closed that was not opened: {text!r}")
+            raise InvalidInputError(f"unbalanced closing parenthesis in expression: {text!r}")
 
 
 def _is_balanced(text: str) -> bool:

@@ -39,13 +39,15 @@ def text_query(
         return {"query": plain.query, **({"columns": plain.columns} if plain.columns else {})}
     if structured is not None and plain is None:
         return _translate(dataset, structured.query)
-    raise InvalidInputError("a text search is either a string query or a structured query")
+    raise InvalidInputError("a full-text search takes either a string query or a structured query")
 
 
 def _translate(dataset: lance.LanceDataset, query: FtsQuery) -> FullTextQuery:
     given = [name for name in type(query).model_fields if getattr(query, name) is not None]
     if len(given) != 1:
-        raise InvalidInputError(f"a text query is exactly one kind of query, got {given or 'none'}")
+        raise InvalidInputError(
+            f"a structured query must contain exactly one kind of query, got {given or 'none'}"
+        )
     if query.match is not None:
         return _match(dataset, query.match)
     if query.phrase is not None:
@@ -87,12 +89,12 @@ def _multi_match(dataset: lance.LanceDataset, queries: list[MatchParts]) -> Full
     fuzzy = any(each.fuzziness or each.max_expansions is not None or each.prefix_length for each in queries)
     if fuzzy or len({(each.terms, (each.operator or "or").lower()) for each in queries}) > 1:
         raise UnsupportedOperationError(
-            "a multi-match query searches several columns for the same terms, without fuzziness: "
-            "use a boolean query"
+            "all parts of a multi-match query must have the same terms and no fuzziness: use a "
+            "boolean query instead"
         )
     columns = [each.column for each in queries]
     if None in columns:
-        raise InvalidInputError("each part of a multi-match query needs its column")
+        raise InvalidInputError("every part of a multi-match query must name its column")
     return MultiMatchQuery(
         queries[0].terms,
         columns,
@@ -113,12 +115,14 @@ def _operator(text: str) -> FullTextOperator:
     for operator in FullTextOperator:
         if operator.value.lower() == text.lower():
             return operator
-    raise InvalidInputError(f"unknown operator {text!r}: use and, or")
+    raise InvalidInputError(f"unknown operator {text!r}: use 'and' or 'or'")
 
 
 def _only_indexed(dataset: lance.LanceDataset) -> str:
     """Return the column to search when none is named: the only one with a full-text index."""
     indexed = {each.field_names[0] for each in dataset.describe_indices() if each.index_type == "Inverted"}
     if len(indexed) != 1:
-        raise InvalidInputError(f"{len(indexed)} columns have a full-text index: name the column to search")
+        raise InvalidInputError(
+            f"{len(indexed)} columns have a full-text index: specify which column to search"
+        )
     return str(indexed.pop())

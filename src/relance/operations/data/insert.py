@@ -95,7 +95,8 @@ def _check_nulls(target: Target, rows: pa.Table) -> None:
         index = schema.get_field_index(name)
         if index >= 0 and not schema.field(index).nullable and rows.column(name).null_count:
             raise TableSchemaValidationError(
-                f"table id '{target.found.table_id}': column '{name}' has nulls but may have none"
+                f"table id '{target.found.table_id}': column '{name}' is not nullable but the "
+                "data contains nulls"
             )
 
 

@@ -34,14 +34,14 @@ def merge_insert_into_table(
         OutcomeUnknownError: the store gave no answer; it may have happened.
     """
     if not request.on:
-        raise InvalidInputError("merge_insert_into_table needs the columns to match by: give 'on'")
+        raise InvalidInputError("merge_insert_into_table requires the columns to match on: set 'on'")
     update_filter = request.when_matched_update_all_filt
     delete_filter = request.when_not_matched_by_source_delete_filt
     # A filter asks for its clause, whether the flag says so too or not.
     update = bool(request.when_matched_update_all) or update_filter is not None
     delete = bool(request.when_not_matched_by_source_delete) or delete_filter is not None
     if not (update or delete or request.when_not_matched_insert_all):
-        raise InvalidInputError("merge_insert_into_table has nothing to do: ask for at least one clause")
+        raise InvalidInputError("merge_insert_into_table has nothing to do: request at least one clause")
     check_expressions([update_filter, delete_filter])
     timeout = None if request.timeout is None else _parse_timeout(request.timeout)
     rows = read_stream(data)
@@ -71,8 +71,8 @@ def merge_insert_into_table(
 def _parse_timeout(text: str) -> timedelta:
     match = _TIMEOUT.fullmatch(text)
     if match is None:
-        raise InvalidInputError(f"timeout {text!r} cannot be read: write it like '500ms', '30s' or '5m'")
+        raise InvalidInputError(f"invalid timeout {text!r}: use a value like '500ms', '30s' or '5m'")
     try:
         return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
     except OverflowError:
-        raise InvalidInputError(f"timeout {text!r} is too long") from None
+        raise InvalidInputError(f"timeout {text!r} is out of range") from None

@@ -1,4 +1,4 @@
-"""The methods of the namespace that read and write the rows of a table; each hands over to its module."""
+"""The methods of the namespace that read and write the rows of a table; each delegates to its module."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from relance.operations.requests import Fields, as_request
 
 
 class DataMethods(LanceNamespace):
-    """The part of a catalog that is about rows."""
+    """The row methods of a catalog."""
 
     _context: Context
 

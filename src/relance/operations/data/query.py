@@ -45,7 +45,9 @@ def explain_table_query_plan(context: Context, request: ExplainTableQueryPlanReq
     query = request.query
     for field, inner, outer in (("id", query.id, request.id), ("branch", query.branch, request.branch)):
         if inner is not None and outer is not None and inner != outer:
-            raise InvalidInputError(f"the query names another {field} than the request: {inner} and {outer}")
+            raise InvalidInputError(
+                f"the query and the request have different values for {field}: {inner} and {outer}"
+            )
     query = query.model_copy(update={"id": request.id or query.id, "branch": request.branch or query.branch})
     return _scan(context, query, lambda scanner: str(scanner.explain_plan(verbose=bool(request.verbose))))
 

@@ -43,15 +43,17 @@ def scan_arguments(dataset: lance.LanceDataset, request: QueryTableRequest) -> d
     """
     limit, offset = request.k, request.offset or 0
     if limit < 0 or limit + offset > _LARGEST:
-        raise InvalidInputError(f"k {limit} and offset {offset} are no usable numbers of rows")
+        raise InvalidInputError(f"k {limit} and offset {offset} are out of range")
     aliases = request.columns.column_aliases if request.columns is not None else None
     check_expressions([request.filter, *(aliases or {}).values()])
     vector = _vector(request)
     searching = vector is not None or request.full_text_query is not None
     if vector is not None and request.full_text_query is not None:
-        raise InvalidInputError("a query has either a vector or a text: run two queries and merge their rows")
+        raise InvalidInputError(
+            "a query takes either a vector or a full-text query: run two queries and merge the results"
+        )
     if request.fast_search and not searching:
-        raise InvalidInputError("fast_search is for searches through an index: give a vector or a text")
+        raise InvalidInputError("fast_search requires an index search: pass a vector or a full-text query")
     arguments: dict[str, Any] = {
         "columns": _columns(request.columns),
         "filter": request.filter,
@@ -68,7 +70,9 @@ def scan_arguments(dataset: lance.LanceDataset, request: QueryTableRequest) -> d
         _refuse_vector_fields(request)
     else:
         if offset and isinstance(vector[0], list):
-            raise InvalidInputError("offset has no meaning for several vectors: each gets its own k rows")
+            raise InvalidInputError(
+                "offset cannot be combined with several vectors: each returns its own k rows"
+            )
         # No limit: of one vector k alone does it, and several have k rows each.
         arguments["limit"] = None
         arguments["nearest"] = _nearest(dataset, request, vector, (limit or _DEFAULT_NEIGHBOURS) + offset)
@@ -79,7 +83,7 @@ def _vector(request: QueryTableRequest) -> list[Any] | None:
     """Return the vector or vectors, if there are any."""
     single, several = request.vector.single_vector, request.vector.multi_vector
     if single and several:
-        raise InvalidInputError("give either one vector or several")
+        raise InvalidInputError("pass either a single vector or several, not both")
     return single or several or None
 
 
@@ -87,14 +91,14 @@ def _refuse_vector_fields(request: QueryTableRequest) -> None:
     # bypass_vector_index is left out: lancedb says so of every query that has no vector, and rightly.
     given = [name for name in _ONLY_WITH_VECTOR if getattr(request, name) is not None]
     if given:
-        raise InvalidInputError(f"{', '.join(given)}: only with a vector to search for")
+        raise InvalidInputError(f"{', '.join(given)} can only be used with a vector")
 
 
 def _columns(columns: QueryTableRequestColumns | None) -> list[str] | dict[str, str] | None:
     if columns is None:
         return None
     if columns.column_names and columns.column_aliases:
-        raise InvalidInputError("give either the names of columns or aliases for them")
+        raise InvalidInputError("pass either column names or column aliases, not both")
     return columns.column_names or columns.column_aliases or None
 
 
@@ -135,7 +139,7 @@ def _only_vector_column(schema: pa.Schema) -> str:
         return "vector"
     if len(names) != 1:
         raise InvalidInputError(
-            f"the table has {len(names)} vector columns and none is called 'vector': give vector_column"
+            f"the table has {len(names)} vector columns and none is named 'vector': set vector_column"
         )
     return names[0]
 

@@ -21,7 +21,7 @@ def update_table(context: Context, request: UpdateTableRequest) -> UpdateTableRe
         OutcomeUnknownError: the store gave no answer; it may have happened.
     """
     if request.properties:
-        raise UnsupportedOperationError("update_table changes rows only: it cannot set table properties")
+        raise UnsupportedOperationError("update_table only changes rows; it cannot set table properties")
     updates = _by_column(request.updates)
     check_expressions([request.predicate, *updates.values()])
     target = open_for_writing(context, request.id, branch=request.branch)
@@ -37,7 +37,7 @@ def update_table(context: Context, request: UpdateTableRequest) -> UpdateTableRe
 
 def _by_column(pairs: list[list[str]]) -> dict[str, str]:
     if not pairs:
-        raise InvalidInputError("update_table has nothing to do: give at least one [column, expression]")
+        raise InvalidInputError("update_table has nothing to do: pass at least one [column, expression]")
     updates: dict[str, str] = {}
     for column, expression in pairs:
         if column in updates:

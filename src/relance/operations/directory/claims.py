@@ -82,7 +82,7 @@ class Claim:
         """
         clock, lease = self.context.clock, self.context.timing.lease.total_seconds()
         if clock.monotonic() >= self.deadline:
-            raise ConcurrentModificationError(f"the claim on table id '{self.name}' ran out: start again")
+            raise ConcurrentModificationError(f"the claim on table id '{self.name}' expired; retry")
         if clock.monotonic() >= self.deadline - lease / 2:
             deadline = clock.monotonic() + lease
             until = clock.now() + self.context.timing.lease
@@ -198,7 +198,7 @@ def settle(context: Context, name: str, stored: StoredMarker | None) -> StoredMa
         with suppress(ConcurrentModificationError):
             recover(context, name, stored)
         stored = read_marker(context.storage, name)
-    raise ConcurrentModificationError(f"table id '{name}' keeps changing: try again")
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
 
 
 def recover(context: Context, name: str, stored: StoredMarker) -> None:
@@ -221,12 +221,12 @@ def recover(context: Context, name: str, stored: StoredMarker) -> None:
 def busy(name: str, marker: Marker) -> ConcurrentModificationError:
     """Return the error for a name that another client holds."""
     doing = {
-        State.PURGING: "is being purged",
-        State.REVIVING: "is being created",
-        State.SWEEPING: "has its marker swept",
-        State.WRITING: "is being overwritten",
+        State.PURGING: "purging it",
+        State.REVIVING: "creating it",
+        State.SWEEPING: "sweeping its marker",
+        State.WRITING: "overwriting it",
     }[marker.state]
-    until = marker.lease_until.isoformat(timespec="seconds") if marker.lease_until else "soon"
+    until = marker.lease_until.isoformat(timespec="seconds") if marker.lease_until else "an unknown time"
     return ConcurrentModificationError(
-        f"table id '{name}' {doing} by another client, whose claim holds until {until}: try again later"
+        f"table id '{name}' is locked by another client ({doing}) until {until}; retry after that"
     )

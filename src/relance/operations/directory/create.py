@@ -44,7 +44,7 @@ def create_in_mode(context: Context, new: NewTable, mode: CreateMode, naming: Na
             version = _create_visible(context, new, facts, mode, naming)
         if version is not None:
             return version
-    raise ConcurrentModificationError(f"table id '{new.table_id}' keeps changing: try again")
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{new.table_id}'; retry")
 
 
 def _create_visible(
@@ -111,7 +111,7 @@ def _create_fresh(context: Context, new: NewTable, seen: StoredMarker | None, na
     # And after it: what saw no marker before may have come too late to be seen.
     if not is_unchanged(storage, name, seen):
         raise _DroppedAgainError(
-            f"table id '{name}' was dropped while it was created: look at its status, then try again"
+            f"table id '{name}' was dropped while it was being created; check its status, then retry"
         )
     remove_signs(storage, name)
     return 1
@@ -132,9 +132,7 @@ def _after_failed_write(context: Context, name: str, seen: StoredMarker | None) 
 
 
 def _beaten(name: str) -> ConcurrentModificationError:
-    return ConcurrentModificationError(
-        f"table id '{name}' was created or changed by another client meanwhile"
-    )
+    return ConcurrentModificationError(f"table id '{name}' was created or changed by another client")
 
 
 def _commit_first(context: Context, new: NewTable, staged: StagedData) -> None:

@@ -45,7 +45,9 @@ def declare(context: Context, table_id: TableId, naming: Naming) -> None:
     else:
         _reserve(context, table_id, naming)
         if not is_unchanged(context.storage, table_id.name, facts.marker):
-            raise ConcurrentModificationError(f"table id '{table_id}' was dropped while it was declared")
+            raise ConcurrentModificationError(
+                f"table id '{table_id}' was dropped while it was being declared"
+            )
 
 
 def already_exists(table_id: TableId, facts: TableFacts) -> TableAlreadyExistsError:
@@ -53,23 +55,24 @@ def already_exists(table_id: TableId, facts: TableFacts) -> TableAlreadyExistsEr
     name = f"table id '{table_id}'"
     if facts.state is State.DELETED and facts.marker is not None:
         return TableAlreadyExistsError(
-            f"{name} {why_hidden(table_id.parts, facts.marker.marker)}; or write over it with create_table, "
-            f"or remove it for good with purge_table(['{table_id}'], force=True)"
+            f"{name} {why_hidden(table_id.parts, facts.marker.marker)}; alternatively, replace it "
+            f"with create_table or delete it permanently with purge_table(['{table_id}'], "
+            "force=True)"
         )
     if facts.state is State.MOVED:
         return TableAlreadyExistsError(
-            f"{name}: '{table_directory(table_id.name)}' holds a table with another name in the manifest; "
-            "open the catalog with manifest_enabled=true"
+            f"{name}: '{table_directory(table_id.name)}' contains a table with another name in "
+            "the manifest; open the catalog with manifest_enabled=true"
         )
     if facts.hidden:
         return TableAlreadyExistsError(
-            f"{name} is deregistered: bring it back with register_table (location '{table_id}.lance') "
-            "or remove it with drop_table"
+            f"{name} is deregistered: restore it with register_table (location "
+            f"'{table_id}.lance') or remove it with drop_table"
         )
     if facts.only_declared:
         return TableAlreadyExistsError(
-            f"{name} is declared: write to its location, create it with create_table "
-            "or remove it with drop_table"
+            f"{name} is already declared: write to its location, create it with create_table, or "
+            "remove it with drop_table"
         )
     return TableAlreadyExistsError(name)
 
@@ -82,7 +85,9 @@ def refuse_occupied(context: Context, table_id: TableId) -> None:
     """
     directory = table_directory(table_id.name)
     if context.storage.is_occupied(directory):
-        raise TableAlreadyExistsError(f"table id '{table_id}': a file or a symbolic link is at {directory!r}")
+        raise TableAlreadyExistsError(
+            f"table id '{table_id}': there is a file or a symbolic link at {directory!r}"
+        )
 
 
 def _declare_over_marker(context: Context, table_id: TableId, facts: TableFacts, naming: Naming) -> None:
@@ -97,23 +102,23 @@ def _declare_over_marker(context: Context, table_id: TableId, facts: TableFacts,
     """
     stored = settle(context, table_id.name, facts.marker)
     if stored is None or stored.marker.state is State.CLEARED:
-        raise ConcurrentModificationError(f"table id '{table_id}' was changed meanwhile: try again")
+        raise ConcurrentModificationError(f"table id '{table_id}' was changed by another client; retry")
     if stored.marker.state is State.PURGING:
         raise busy(table_id.name, stored.marker)
     if stored.marker.state is not State.PURGED:
         raise already_exists(table_id, replace(facts, marker=stored))
     if not creators_are_gone(stored.marker, now=context.clock.now(), timing=context.timing):
         raise TableAlreadyExistsError(
-            f"table id '{table_id}' was purged, but a create from before its drop may still be on its way: "
-            "use create_table, or declare it again in half an hour"
+            f"table id '{table_id}' was purged, but a create that started before its drop may "
+            "still be in progress: use create_table, or retry in half an hour"
         )
-    require_replace(context.storage, to_do="declaring a table over a purged one")
+    require_replace(context.storage, to_do="redeclaring a purged table")
     claim = claim_revival(context, table_id.name, stored, naming.swap)
     if not look_up(context.storage, table_id.name).empty:
         claim.settle(moves.recover(claim.stored.marker, new_nonce()))
         raise TableAlreadyExistsError(
-            f"table id '{table_id}' was purged but files turned up since: purge_table(['{table_id}']) "
-            "removes them, create_table writes over them"
+            f"table id '{table_id}' was purged, but new files have appeared since: delete them "
+            f"with purge_table(['{table_id}']), or replace them with create_table"
         )
     _reserve(context, table_id, Naming())  # the claim holds the name
     claim.settle(moves.finish_revival(claim.stored.marker, new_nonce()))
@@ -132,7 +137,7 @@ def _reserve(context: Context, table_id: TableId, naming: Naming) -> None:
         create_once(storage, table_file(name, RESERVED_FILE), f"reserved {new_nonce()}".encode())
     except KeyExistsError as cause:
         # Perhaps our own, from an answer that was lost, and changed since: so not "it existed before".
-        raise ConcurrentModificationError(f"table id '{table_id}' was declared meanwhile") from cause
+        raise ConcurrentModificationError(f"table id '{table_id}' was declared by another client") from cause
     if storage.which_exist([table_file(name, f"{VERSIONS_DIRECTORY}/")]):
         # A create that began before us has committed: the table is its, not ours.
-        raise ConcurrentModificationError(f"table id '{table_id}' was created meanwhile")
+        raise ConcurrentModificationError(f"table id '{table_id}' was created by another client")

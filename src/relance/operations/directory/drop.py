@@ -77,7 +77,7 @@ def _head(context: Context, table_id: TableId) -> TableHead | None:
             stored = settled_marker(context, table_id.name)
             if stored is not None and stored.marker.hides:
                 raise not_found(table_id, stored.marker) from None
-    raise ConcurrentModificationError(f"table id '{table_id}' keeps changing: try again")
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
 
 
 def _drop_over_marker(context: Context, table_id: TableId, marker: Marker, swap: Swap) -> Marker:
@@ -88,12 +88,12 @@ def _drop_over_marker(context: Context, table_id: TableId, marker: Marker, swap:
         if not is_allowed(stored_state(stored), Action.DROP):
             raise not_found(table_id, stored.marker if stored else None)
         if stored is not None:
-            require_replace(context.storage, to_do="dropping a table a second time")
+            require_replace(context.storage, to_do="dropping a table again")
         try:
             return swap(context, table_id.name, _again(marker, stored), over=stored).marker
         except ConcurrentModificationError:
             continue
-    raise ConcurrentModificationError(f"table id '{table_id}' keeps changing: try again")
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
 
 
 def _again(marker: Marker, stored: StoredMarker | None) -> Marker:
@@ -131,7 +131,7 @@ def undrop_table(context: Context, table_id: TableId, swap: Swap = swap) -> Exis
         if not is_unchanged(context.storage, table_id.name, stored):
             raise ConcurrentModificationError(f"table id '{table_id}' was changed by another client")
         raise InvalidTableStateError(
-            f"the files of table id '{table_id}' are gone from {directory!r}: nothing can be undropped"
+            f"cannot undrop table id '{table_id}': its files are missing from {directory!r}"
         )
     shown = swap(context, table_id.name, moves.undrop(stored.marker, new_nonce()), over=stored)
     parts = tuple(table_id.parts)

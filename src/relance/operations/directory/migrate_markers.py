@@ -1,4 +1,4 @@
-"""Bring facts that other clients keep inside tables to the root, where one listing shows them."""
+"""Copy state that other clients keep inside tables to the root, where one listing shows it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from relance.storage.probe import require_create_only
 
 @dataclass(frozen=True, slots=True)
 class MarkerMigration:
-    """What was, or in a dry run would be, brought to the root."""
+    """Tables whose state was copied to the root, or would be in a dry run."""
 
     deregistered: tuple[str, ...]
-    """Got a marker; the file inside stays, for clients that look only there."""
+    """Tables that got a marker; the file inside stays for clients that read only that."""
     declared: tuple[str, ...]
-    """Got the sign of a declared table."""
+    """Tables that got the sign of a declared table."""
     settled: tuple[str, ...]
-    """Lost that sign, since they hold data now."""
+    """Tables that lost that sign because they contain data now."""
     already_migrated: bool
     dry_run: bool
 

@@ -37,7 +37,7 @@ def move_away(context: Context, name: str) -> None:
         with suppress(ConcurrentModificationError):
             swap_for_moved(context, name, stored)
             return
-    raise ConcurrentModificationError(f"table id '{name}' keeps changing: try again")
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
 
 
 def leave_to_row(context: Context, name: str) -> None:
@@ -64,7 +64,7 @@ def swap_for_moved(
         ConcurrentModificationError: another client was first.
     """
     if stored is not None:
-        require_replace(context.storage, to_do="moving a table away from the directory of its name")
+        require_replace(context.storage, to_do="moving a table out of its root directory")
     marker = stored.marker if stored is not None else None
     moved = moves.move(marker, new_nonce(), at=context.clock.now(), undid=undid)
     swap(context, name, moved, over=stored)

@@ -32,7 +32,7 @@ def overwrite(context: Context, new: NewTable, seen: StoredMarker | None) -> int
     announced = _announce(context, new, staged, seen)
     if context.clock.monotonic() >= deadline:
         context.tables.discard(staged)
-        raise ConcurrentModificationError(f"table id '{new.table_id}': the store was too slow, try again")
+        raise ConcurrentModificationError(f"table id '{new.table_id}': the store responded too slowly; retry")
     try:
         version = _commit(context, new, staged)
     except RelanceError as failure:
@@ -52,7 +52,7 @@ def _stage(context: Context, new: NewTable, seen: StoredMarker | None) -> Staged
         if is_unchanged(context.storage, new.name, seen):
             raise
         raise ConcurrentModificationError(
-            f"table id '{new.table_id}' was dropped while it was overwritten"
+            f"table id '{new.table_id}' was dropped while it was being overwritten"
         ) from failure
 
 

@@ -109,12 +109,12 @@ def purgeable_marker(
             raise too_early(table_id, marker)
         case State.DELETED if not writers_are_gone(marker, now=now, timing=context.timing):
             raise ConcurrentModificationError(
-                f"table id '{table_id}' is dropped, but an overwrite that was under way may still be: "
-                "purge it in half an hour"
+                f"table id '{table_id}' is dropped, but an overwrite that started before the drop "
+                "may still be in progress: purge it in half an hour"
             )
         case State.DEREGISTERED if not force:
             raise InvalidTableStateError(
-                f"table id '{table_id}' is deregistered, not dropped: purge it with force=True"
+                f"table id '{table_id}' is deregistered, not dropped: to purge it anyway, pass force=True"
             )
         case State.PURGING if not holder_is_gone(marker, now=now, timing=context.timing):
             raise busy(table_id.name, marker)
@@ -130,5 +130,6 @@ def too_early(table_id: TableId, marker: Marker) -> InvalidTableStateError:
     due = purge_after(marker)
     when = due.strftime("%Y-%m-%d %H:%M:%S UTC") if due else "never"
     return InvalidTableStateError(
-        f"table id '{table_id}' can be undropped until {when}: purge it then, or now with force=True"
+        f"table id '{table_id}' can be undropped until {when}: purge it after that, or pass "
+        "force=True to purge it now"
     )

@@ -213,7 +213,9 @@ def _delete_rest(storage: ObjectStorage, table: _Held) -> None:
         table.fail(error)
         return
     if left:
-        what = f"table id '{table.table_id}' is not gone: {len(left)} files are still there; purge it again"
+        what = (
+            f"purge of table id '{table.table_id}' is incomplete: {len(left)} files remain. Run purge again"
+        )
         table.fail(InvalidTableStateError(what), left)
 
 

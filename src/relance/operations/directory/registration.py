@@ -26,7 +26,7 @@ def deregister(context: Context, table_id: TableId, facts: TableFacts, swap: Swa
     storage = context.storage
     require_create_only(storage, to_do="deregistering a table")
     if facts.marker is not None:
-        require_replace(storage, to_do="deregistering a table a second time")
+        require_replace(storage, to_do="deregistering a table again")
     marker = facts.marker.marker if facts.marker is not None else None
     if marker is not None and not is_allowed(marker.state, Action.DEREGISTER):
         raise busy(table_id.name, marker)
@@ -53,7 +53,7 @@ def register(context: Context, table_id: TableId, *, known_ok: bool, swap: Swap 
         raise TableNotFoundError(f"table id '{table_id}': no table data at {context.location(table_id.name)}")
     if not facts.hidden:
         if not known_ok:
-            raise TableAlreadyExistsError(f"table id '{table_id}' is registered")
+            raise TableAlreadyExistsError(f"table id '{table_id}' is already registered")
         return
     if facts.state is State.DEREGISTERED:
         require_replace(context.storage, to_do="registering a table")

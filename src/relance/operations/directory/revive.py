@@ -22,7 +22,7 @@ def revive(context: Context, new: NewTable, stored: StoredMarker, swap: Swap) ->
         ConcurrentModificationError: another client moved the marker.
     """
     require_same_drop(new.table_id, new.data, stored.marker)
-    require_replace(context.storage, to_do="creating a table over a dropped one")
+    require_replace(context.storage, to_do="replacing a dropped table")
     claim = claim_revival(context, new.name, stored, swap)
     # The new table is not deregistered, whatever the dropped one was; the marker remembers that.
     context.storage.delete(table_file(new.name, DEREGISTERED_FILE))

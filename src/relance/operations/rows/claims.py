@@ -40,7 +40,7 @@ class RowClaim:
         """
         clock, lease = self.context.clock, self.context.timing.lease.total_seconds()
         if clock.monotonic() >= self.deadline:
-            raise ConcurrentModificationError(f"the claim on '{self.entry.original_id}' ran out: start again")
+            raise ConcurrentModificationError(f"the claim on '{self.entry.original_id}' expired; retry")
         if clock.monotonic() >= self.deadline - lease / 2:
             deadline = clock.monotonic() + lease
             until = clock.now() + self.context.timing.lease
@@ -65,7 +65,9 @@ class RowClaim:
         """
         found = snapshot.get([self.entry.object_id]).get(self.entry.object_id)
         if found is None or found.marker is None or found.marker.nonce != self.marker.nonce:
-            raise ConcurrentModificationError(f"the claim on '{self.entry.original_id}' was taken over")
+            raise ConcurrentModificationError(
+                f"the claim on '{self.entry.original_id}' was taken over by another client"
+            )
         return found
 
     def settle(self, plan: Callable[[Snapshot, Entry], Change]) -> None:

@@ -66,7 +66,7 @@ def create(context: Context, manifest: Manifest, new: NewTable, mode: CreateMode
         except ConcurrentModificationError:
             if mode is CreateMode.CREATE:
                 raise
-    raise ConcurrentModificationError(f"table id '{new.table_id}' keeps changing: try again")
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{new.table_id}'; retry")
 
 
 def newest_dropped(snapshot: Snapshot, object_id: str) -> Entry | None:
@@ -145,7 +145,9 @@ def _require_same(manifest: Manifest, new: NewTable, directory: str) -> dict[str
 
 
 def _moved(new: NewTable) -> ConcurrentModificationError:
-    return ConcurrentModificationError(f"table id '{new.table_id}' was dropped or moved while it was written")
+    return ConcurrentModificationError(
+        f"table id '{new.table_id}' was dropped or moved while it was being written"
+    )
 
 
 def _fresh(context: Context, manifest: Manifest, new: NewTable) -> Created:
@@ -188,7 +190,7 @@ def _write_first(context: Context, new: NewTable, directory: str) -> None:
             context.tables.discard(staged)
             if context.tables.head(directory) is not None:
                 raise ConcurrentModificationError(
-                    f"table id '{new.table_id}' was created by another client meanwhile"
+                    f"table id '{new.table_id}' was created by another client"
                 ) from failure
         raise
 

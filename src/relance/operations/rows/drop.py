@@ -83,8 +83,7 @@ def undrop(context: Context, manifest: Manifest, dropped: Entry, target: TableId
     if not dropped.location or not context.storage.which_exist([f"{dropped.location}/"]):
         same_drop(manifest.latest(), dropped)  # gone by a purge that has begun since?
         raise InvalidTableStateError(
-            f"the files of table id '{dropped.original_id}' are gone from '{dropped.location}': "
-            "nothing can be undropped"
+            f"cannot undrop table id '{dropped.original_id}': its files are missing from '{dropped.location}'"
         )
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:

@@ -35,7 +35,7 @@ def require_manifest(context: Context, *, to_do: str) -> Manifest:
     """
     if context.manifest is None:
         raise UnsupportedOperationError(
-            f"{to_do} needs the manifest: open the catalog with manifest_enabled=true"
+            f"{to_do} requires the manifest: open the catalog with manifest_enabled=true"
         )
     return context.manifest
 
@@ -89,7 +89,7 @@ def row_table(snapshot: Snapshot, table_id: TableId) -> Entry:
     """
     entry = live_table(snapshot, table_id)
     if entry.has_own_directory:
-        raise ConcurrentModificationError(f"table id '{table_id}' is in another directory now: try again")
+        raise ConcurrentModificationError(f"table id '{table_id}' was moved to another directory; retry")
     return entry
 
 
@@ -117,9 +117,9 @@ def taken(table_id: TableId, entry: Entry) -> RelanceError:
     if entry.moved_to is not None or entry.announced is not None:
         return PendingChangeError(str(table_id))
     if entry.hold is not None:
-        return ConcurrentModificationError(f"table id '{table_id}' is being created: try again")
+        return ConcurrentModificationError(f"table id '{table_id}' is being created by another client; retry")
     if entry.object_type != ObjectType.TABLE:
-        return TableAlreadyExistsError(f"table id '{table_id}': a {entry.object_type} has this name")
+        return TableAlreadyExistsError(f"table id '{table_id}': the name is taken by a {entry.object_type}")
     return TableAlreadyExistsError(f"table id '{table_id}' exists at '{entry.location}'")
 
 

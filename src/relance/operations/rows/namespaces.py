@@ -59,10 +59,10 @@ def create(
         old = snapshot.get([object_id]).get(object_id)
         if old is None:
             if _is_directory_table(context, namespace):
-                raise NamespaceAlreadyExistsError(f"'{object_id}': a table has this name")
+                raise NamespaceAlreadyExistsError(f"'{object_id}': the name is taken by a table")
             return Change(added=(Entry(object_id, ObjectType.NAMESPACE, None, properties),)), properties
         if old.object_type != ObjectType.NAMESPACE:
-            raise NamespaceAlreadyExistsError(f"'{object_id}': a {old.object_type} has this name")
+            raise NamespaceAlreadyExistsError(f"'{object_id}': the name is taken by a {old.object_type}")
         if mode is CreateMode.CREATE:
             raise NamespaceAlreadyExistsError(f"'{object_id}'")
         if mode is CreateMode.EXIST_OK or old.properties == properties:
@@ -141,9 +141,7 @@ def _objects_in(snapshot: Snapshot, object_id: str) -> list[Entry]:
 def _refuse_busy(inside: Sequence[Entry]) -> None:
     for each in inside:
         if not each.is_visible:
-            raise ConcurrentModificationError(
-                f"'{each.object_id}' is being changed by another client: try again later"
-            )
+            raise ConcurrentModificationError(f"'{each.object_id}' is being changed by another client; retry")
 
 
 def _some(entries: Sequence[Entry]) -> str:
@@ -171,7 +169,7 @@ def undrop(
         for each in parts:
             if each.marker is None or each.marker.state is not State.DELETED:
                 raise InvalidTableStateError(
-                    f"'{each.original_id}' of this drop is being purged: nothing was undropped"
+                    f"nothing was undropped: '{each.original_id}', part of the same drop, is being purged"
                 )
         require_namespace(snapshot, namespace[:-1])
         _refuse_taken(context, snapshot, parts)
@@ -197,7 +195,7 @@ def _newest_drop(snapshot: Snapshot, object_id: str, cascade_id: str | None) -> 
         if cascade_id is None or each.cascade == cascade_id
     ]
     if not found:
-        wanted = f" under '{cascade_id}'" if cascade_id else ""
+        wanted = f" with cascade id '{cascade_id}'" if cascade_id else ""
         raise NamespaceNotFoundError(f"namespace '{object_id}' is not dropped{wanted}")
     return max(found)[2]
 
@@ -206,7 +204,7 @@ def _refuse_taken(context: Context, snapshot: Snapshot, parts: Sequence[Entry]) 
     ids = sorted(each.original_id for each in parts)
     rows = snapshot.get(ids)
     for each in ids:
-        message = f"'{each}' exists again: rename or drop it first; nothing was undropped"
+        message = f"'{each}': rename or drop it first; nothing was undropped"
         if each in rows and rows[each].object_type != ObjectType.TABLE:
             raise NamespaceAlreadyExistsError(message)
         if each in rows or _is_directory_table(context, tuple(each.split(DELIMITER))):

@@ -41,8 +41,8 @@ def purge_claimed_row(context: Context, dropped: Entry, claim: RowClaim, done: P
             left = delete_directory(context.storage, directory, before_batch=claim.ensure, done=done)
             if left:
                 failure = InvalidTableStateError(
-                    f"table id '{dropped.original_id}' is not gone: {len(left)} files are still there; "
-                    "purge it again"
+                    f"purge of table id '{dropped.original_id}' is incomplete: {len(left)} files "
+                    "remain. Run purge again"
                 )
                 return done.result(left=left, error=failure)
             claim.ensure()
@@ -61,7 +61,7 @@ def require_purgeable(context: Context, dropped: Entry, *, force: bool) -> Marke
     """
     marker = dropped.marker
     if marker is None:
-        raise InvalidTableStateError(f"'{dropped.object_id}' has no marker: scrub() tells more")
+        raise InvalidTableStateError(f"'{dropped.object_id}' has no marker; run scrub() for repair options")
     now, table_id = context.clock.now(), TableId(dropped.original_parts[:-1], dropped.original_parts[-1])
     if marker.state is State.REVIVING:
         raise busy(str(table_id), marker)
@@ -107,8 +107,8 @@ def _refuse_shared(snapshot: Snapshot, entry: Entry) -> None:
     others = [each for each in snapshot.at_location([entry.location]) if each.object_id != entry.object_id]
     if others:
         raise InvalidTableStateError(
-            f"the files of table id '{entry.original_id}' at '{entry.location}' also belong to "
-            f"'{others[0].original_id}': nothing was purged"
+            f"nothing was purged: the files of table id '{entry.original_id}' at "
+            f"'{entry.location}' also belong to '{others[0].original_id}'"
         )
 
 

@@ -36,9 +36,9 @@ def check_directory(directory: str) -> str:
     """
     parts = directory.split("/")
     if not directory or any(part in {"", ".", ".."} for part in parts) or "\0" in directory:
-        raise InvalidInputError(f"location {directory!r} does not name a directory below the root")
+        raise InvalidInputError(f"location {directory!r} is not a directory below the root")
     if parts[0] in {MANIFEST_DIRECTORY, POLICY_DIRECTORY}:
-        raise InvalidInputError(f"location {directory!r} belongs to the catalog itself")
+        raise InvalidInputError(f"location {directory!r} is reserved for the catalog")
     return directory
 
 
@@ -92,7 +92,9 @@ def check_location(context: Context, manifest: Manifest, table_id: TableId, dire
     """
     check_directory(directory)
     if any(character in directory for character in "%#?"):
-        raise InvalidInputError(f"location {directory!r} contains one of % # ?, which no Lance URI can carry")
+        raise InvalidInputError(
+            f"location {directory!r} contains one of the characters % # ?, which Lance URIs do not allow"
+        )
     inside = (f"{directory}/{VERSIONS_DIRECTORY}/", f"{directory}/{RESERVED_FILE}")
     if not context.storage.which_exist(inside):
         raise TableNotFoundError(f"table id '{table_id}': no table data at {context.location_of(directory)}")
@@ -110,8 +112,8 @@ def _refuse_directory_table(context: Context, table_id: TableId, directory: str)
     dropped = facts.marker is not None and facts.marker.marker.hides and facts.marker.marker.ttl is not None
     if facts.holds_table and (not facts.hidden or dropped or directory != top):
         raise InvalidInputError(
-            f"table id '{table_id}' cannot be registered at '{directory}': it is the directory of table "
-            f"'{name}'; deregister or rename that one"
+            f"cannot register table id '{table_id}' at '{directory}': it is the directory of "
+            f"table '{name}'; deregister or rename that table first"
         )
 
 
@@ -126,8 +128,8 @@ def _refuse_occupied(snapshot: Snapshot, table_id: TableId, directory: str) -> N
             continue
         if held == directory or held.startswith(f"{directory}/") or directory.startswith(f"{held}/"):
             raise InvalidInputError(
-                f"table id '{table_id}' cannot be registered at '{directory}': "
-                f"'{each.location}' belongs to table '{each.original_id}'"
+                f"cannot register table id '{table_id}' at '{directory}': '{each.location}' "
+                f"belongs to table '{each.original_id}'"
             )
 
 

@@ -63,7 +63,7 @@ def _require_at_home(context: Context, table_id: TableId, entry: Entry, facts: T
     if entry.marker is not None:
         raise taken(table_id, entry)
     if not entry.has_own_directory:
-        raise ConcurrentModificationError(f"table id '{table_id}' is in another directory now: try again")
+        raise ConcurrentModificationError(f"table id '{table_id}' was moved to another directory; retry")
     marker = facts.marker.marker if facts.marker is not None else None
     if facts.hidden or not facts.holds_table:
         raise not_found(table_id, marker)

@@ -72,7 +72,7 @@ def landed_despite(context: Context, plan: WritePlan, failure: RelanceError) -> 
         return landed_version(context, plan)
     except RelanceError as unseen:
         raise OutcomeUnknownError(
-            f"{failure.detail}; whether it happened cannot be told: {unseen.detail}"
+            f"{failure.detail}; could not determine whether the commit succeeded: {unseen.detail}"
         ) from failure
 
 
@@ -135,7 +135,7 @@ def _append_to_new(context: Context, plan: WritePlan, written: WrittenData) -> i
     target = open_for_writing(context, plan.table_id.parts)
     if target.found.directory != plan.directory or fields_of_table(target.dataset) != _fields(written):
         raise ConcurrentModificationError(
-            f"table id '{plan.table_id}' was created by another client meanwhile: write again, to append"
+            f"table id '{plan.table_id}' was created by another client; to append to it, write again"
         )
     return _commit_append(context, plan, target, written, read_version=int(target.dataset.version))
 

@@ -94,7 +94,7 @@ def delete_table_branch(context: Context, request: DeleteTableBranchRequest) -> 
         InvalidInputError: it is main, which stays.
     """
     if request.name == "main":
-        raise InvalidInputError("'main' cannot be deleted: drop_table drops the table")
+        raise InvalidInputError("branch 'main' cannot be deleted; use drop_table to drop the table")
     with reading(context, request.id) as dataset:
         if request.name not in read_refs(dataset.branches.list):
             raise TableBranchNotFoundError(f"'{request.name}'")

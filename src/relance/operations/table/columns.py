@@ -23,7 +23,7 @@ from relance.operations.context import Context
 from relance.operations.table.data_types import parse_data_type
 from relance.operations.table.opening import changing, reading, refusing, require_column, transaction_id
 
-_NO_JOBS = "a directory catalog has nobody to run a function for it"
+_NO_JOBS = "a directory catalog cannot run functions"
 
 
 def alter_table_add_columns(
@@ -41,7 +41,7 @@ def alter_table_add_columns(
     with changing(context, request.id, branch=request.branch) as dataset:
         for name in expressions:
             if name in dataset.schema.names:
-                raise InvalidInputError(f"column '{name}' already exists: alter it, or drop it first")
+                raise InvalidInputError(f"column '{name}' already exists: alter it or drop it first")
         with refusing(f"columns {', '.join(expressions)}"):
             dataset.add_columns(expressions)
         return AlterTableAddColumnsResponse(version=dataset.version)
@@ -50,7 +50,9 @@ def alter_table_add_columns(
 def _expression(entry: AddColumnsEntry) -> str:
     _check_name(entry.name)
     if entry.computed is not None:
-        raise UnsupportedOperationError(f"computed column '{entry.name}': {_NO_JOBS}; give an expression")
+        raise UnsupportedOperationError(
+            f"computed column '{entry.name}': {_NO_JOBS}; use an expression instead"
+        )
     if entry.virtual_column is not None:
         raise UnsupportedOperationError(f"virtual column '{entry.name}': {_NO_JOBS}")
     if not entry.expression:
@@ -60,7 +62,7 @@ def _expression(entry: AddColumnsEntry) -> str:
 
 def _check_name(name: str) -> None:
     if not name or "." in name:
-        raise InvalidInputError(f"column name {name!r}: it must not be empty or have a dot")
+        raise InvalidInputError(f"invalid column name {name!r}: it must not be empty or contain a dot")
 
 
 def alter_table_alter_columns(
@@ -96,7 +98,7 @@ def _alteration(entry: AlterColumnsEntry) -> dict[str, Any]:
     if entry.data_type is not None:
         found["data_type"] = parse_data_type(entry.data_type)
     if len(found) == 1:
-        raise InvalidInputError(f"column '{entry.path}': give rename, nullable or data_type")
+        raise InvalidInputError(f"column '{entry.path}': set rename, nullable or data_type")
     return found
 
 
@@ -115,7 +117,7 @@ def alter_table_drop_columns(
         for each in request.columns:
             require_column(dataset, each)
         if set(dataset.schema.names) <= set(request.columns):
-            raise InvalidInputError("a table keeps at least one column: drop_table drops the table")
+            raise InvalidInputError("a table must keep at least one column; use drop_table to drop the table")
         with refusing(f"columns {', '.join(request.columns)}"):
             dataset.drop_columns(request.columns)
         return AlterTableDropColumnsResponse(version=dataset.version, transaction_id=transaction_id(dataset))
@@ -133,19 +135,19 @@ def alter_table_backfill_columns(
     with reading(context, request.id, version=request.read_version, branch=request.branch) as dataset:
         require_column(dataset, request.column)
     raise UnsupportedOperationError(
-        f"backfill of column '{request.column}': it is neither computed nor virtual, and {_NO_JOBS}; "
-        "update_table gives rows their values"
+        f"cannot backfill column '{request.column}': it is neither computed nor virtual, and "
+        f"{_NO_JOBS}; use update_table to set values"
     )
 
 
 def _require_some(given: Iterable[object], what: str) -> None:
     if not list(given):
-        raise InvalidInputError(f"{what} is empty")
+        raise InvalidInputError(f"{what} must not be empty")
 
 
 def _require_distinct(names: Iterable[str], what: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise InvalidInputError(f"'{name}' is twice in {what}")
+            raise InvalidInputError(f"'{name}' appears twice in {what}")
         seen.add(name)

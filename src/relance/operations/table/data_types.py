@@ -81,7 +81,7 @@ def _time(name: str, data: Mapping[str, Any]) -> pa.DataType:
     unit = data.get("unit")
     if unit not in _UNITS:
         raise InvalidInputError(
-            f"data type {name} needs a unit, one of {', '.join(sorted(_UNITS))}: {unit!r}"
+            f"data type {name} requires a unit, one of {', '.join(sorted(_UNITS))}; got {unit!r}"
         )
     if name == "timestamp":
         return pa.timestamp(unit, data.get("timezone"))

@@ -20,9 +20,13 @@ def create_empty_table(context: Context, request: CreateTableRequest) -> CreateT
         UnsupportedOperationError: a mode or storage options are given, which declare_table does not have.
     """
     if parse_mode(request.mode, CreateMode, default=CreateMode.CREATE) is not CreateMode.CREATE:
-        raise UnsupportedOperationError("create_empty_table only creates: create_table has other modes")
+        raise UnsupportedOperationError(
+            "create_empty_table supports only the mode 'create'; use create_table for other modes"
+        )
     if request.storage_options:
-        raise UnsupportedOperationError("create_empty_table writes nothing that storage_options could be for")
+        raise UnsupportedOperationError(
+            "create_empty_table writes no data, so it does not take storage_options"
+        )
     declared = declare_table(context, DeclareTableRequest(id=request.id, properties=request.properties))
     response = CreateTableResponse(location=declared.location, properties=declared.properties)
     return with_options(response, context.vended_options())

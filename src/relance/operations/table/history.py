@@ -71,23 +71,23 @@ def alter_transaction(context: Context, request: AlterTransactionRequest) -> Alt
     """
     properties = _find(context, request.id)
     if not request.actions:
-        raise InvalidInputError("actions is empty")
+        raise InvalidInputError("actions must not be empty")
     for action in request.actions:
         if action.set_property_action is not None or action.unset_property_action is not None:
-            raise UnsupportedOperationError(
-                "a committed transaction is final: its properties stay as they are"
-            )
+            raise UnsupportedOperationError("properties of a committed transaction cannot be changed")
         if action.set_status_action is None or action.set_status_action.status is None:
-            raise InvalidInputError("an action says which status to set")
+            raise InvalidInputError("the action must specify the status to set")
         wanted = action.set_status_action.status
         if parse_mode(wanted, TransactionStatus, default=TransactionStatus.SUCCEEDED) != "succeeded":
-            raise UnsupportedOperationError(f"a committed transaction has succeeded, it cannot be {wanted}")
+            raise UnsupportedOperationError(
+                f"a committed transaction has succeeded; its status cannot be changed to {wanted}"
+            )
     return AlterTransactionResponse(status=TransactionStatus.SUCCEEDED.upper(), properties=properties)
 
 
 def _find(context: Context, parts: list[str] | None) -> dict[str, str]:
     if parts is None or len(parts) < 2:
-        raise InvalidInputError("a transaction's id is the table's id, and a version or the uuid")
+        raise InvalidInputError("a transaction id consists of the table's id and a version or UUID")
     wanted = parts[-1]
     found = visible_table(context, table_id_of(context, parts[:-1]))
     dataset = open_dataset(context, found)

@@ -82,7 +82,7 @@ class IndexType:
 
 
 def _vector(name: str, fields: dict[str, str]) -> IndexType:
-    return IndexType(name, True, _IVF | fields, _is_vector, "a vector: a fixed-size list of floats or uint8")
+    return IndexType(name, True, _IVF | fields, _is_vector, "a vector (a fixed-size list of floats or uint8)")
 
 
 def _scalar(
@@ -107,7 +107,7 @@ TYPES: tuple[IndexType, ...] = (
     _scalar("BLOOMFILTER", _is_plain, _PLAIN),
     _scalar("LABEL_LIST", _is_list, "a list"),
     _scalar("NGRAM", _is_text, "text"),
-    _scalar("INVERTED", _is_text_or_list, "text or a list of texts", _TEXT),
+    _scalar("INVERTED", _is_text_or_list, "text or a list of strings", _TEXT),
     _scalar("RTREE", _any, "geometries"),
 )
 _BY_NAME = {each.name.replace("_", ""): each for each in TYPES} | {"FTS": TYPES[-2]}
@@ -134,7 +134,7 @@ def check_fit(index_type: IndexType, column: str, data_type: pa.DataType) -> Non
     """
     if not index_type.fits(data_type):
         raise InvalidInputError(
-            f"{index_type.name} needs {index_type.needs}; column '{column}' is {data_type}"
+            f"{index_type.name} requires {index_type.needs}; column '{column}' is {data_type}"
         )
 
 
@@ -153,13 +153,15 @@ def parameters(
     }
     strange = sorted(given.keys() - index_type.fields.keys())
     if strange:
-        raise InvalidInputError(f"{', '.join(strange)}: not for an index of type {index_type.name}")
+        raise InvalidInputError(f"{', '.join(strange)}: not supported by an index of type {index_type.name}")
     found = {index_type.fields[name]: value for name, value in given.items()}
     if "metric" in found:
         found["metric"] = _distance(found["metric"])
     if found.get("m", _SMALLEST_M) < _SMALLEST_M:
         # Lance finds this out when it has written part of the index.
-        raise InvalidInputError(f"m {found['m']} makes a graph in pieces: use {_SMALLEST_M} or more")
+        raise InvalidInputError(
+            f"m {found['m']} is too small to build a connected graph: use {_SMALLEST_M} or more"
+        )
     if "num_sub_vectors" in index_type.fields:
         found["num_sub_vectors"] = _sub_vectors(found.get("num_sub_vectors"), _dimension(data_type))
     return found

@@ -51,7 +51,7 @@ def create_table_scalar_index(
         InvalidInputError: also for a vector index.
     """
     if parse_index_type(request.index_type).is_vector:
-        raise InvalidInputError(f"{request.index_type} is no scalar index: create_table_index builds it")
+        raise InvalidInputError(f"{request.index_type} is not a scalar index; use create_table_index")
     return CreateTableScalarIndexResponse(transaction_id=_create(context, request))
 
 
@@ -85,7 +85,7 @@ def _build(
 
 
 def _taken(name: str) -> TableIndexAlreadyExistsError:
-    return TableIndexAlreadyExistsError(f"'{name}': drop it first, or give another name")
+    return TableIndexAlreadyExistsError(f"'{name}': drop it first or choose another name")
 
 
 def _names(dataset: lance.LanceDataset) -> set[str]:
@@ -94,7 +94,7 @@ def _names(dataset: lance.LanceDataset) -> set[str]:
 
 def _named(name: str | None) -> str:
     if not name:
-        raise InvalidInputError("the index has no name")
+        raise InvalidInputError("index name is required")
     return name
 
 
@@ -179,5 +179,5 @@ def drop_table_index(context: Context, request: DropTableIndexRequest) -> DropTa
 def _require_index(dataset: lance.LanceDataset, name: str) -> None:
     names = _names(dataset)
     if name not in names:
-        known = f"there are {', '.join(sorted(names))}" if names else "the table has none"
-        raise TableIndexNotFoundError(f"'{name}': {known}")
+        known = f"existing indexes: {', '.join(sorted(names))}" if names else "the table has no indexes"
+        raise TableIndexNotFoundError(f"'{name}'; {known}")

@@ -46,7 +46,7 @@ def update_field_metadata(
     """
     paths = [each.path for each in request.updates]
     if not paths or len(set(paths)) < len(paths):
-        raise InvalidInputError("updates must name at least one field, and none twice")
+        raise InvalidInputError("updates must contain at least one field and no field twice")
     with changing(context, request.id, branch=request.branch) as dataset:
         for path in paths:
             require_column(dataset, path)

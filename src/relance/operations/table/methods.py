@@ -1,4 +1,4 @@
-"""The methods of the namespace that look inside one table or change it; each hands over to its module."""
+"""The methods of the namespace that inspect or change a single table; each delegates to its module."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from relance.operations.table import branches, columns, empty, history, indexes,
 
 
 class TableMethods(LanceNamespace):
-    """The part of a catalog that is about the inside of tables."""
+    """The methods of a catalog for a single table: columns, indexes, tags, branches, history."""
 
     _context: Context
 

@@ -86,4 +86,6 @@ def require_column(dataset: lance.LanceDataset, path: str) -> None:
         TableColumnNotFoundError: there is none.
     """
     if not path or dataset.lance_schema.field(path) is None:
-        raise TableColumnNotFoundError(f"column '{path}': there are {', '.join(dataset.schema.names)}")
+        raise TableColumnNotFoundError(
+            f"column '{path}'; existing columns: {', '.join(dataset.schema.names)}"
+        )

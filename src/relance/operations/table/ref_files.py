@@ -31,4 +31,4 @@ def read_refs(listing: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             if _GONE.search(str(cause)) is None:
                 raise
             last = cause
-    raise InvalidTableStateError(f"a tag or branch cannot be read: {first_line(str(last))}") from last
+    raise InvalidTableStateError(f"cannot read tags or branches: {first_line(str(last))}") from last

@@ -30,13 +30,17 @@ def check_branch_name(name: str) -> str:
         InvalidInputError: it may not, or is the one of the branch that is always there.
     """
     if name == "main":
-        raise InvalidInputError("'main' is the branch that every table has: use another name")
+        raise InvalidInputError("'main' is reserved for the default branch: choose another name")
     _check(name, name.split("/"), "branch")
     return name
 
 
 def _check(name: str, parts: list[str], kind: str) -> None:
     if not all(_PART.fullmatch(part) and not part.endswith((".", ".lock")) for part in parts):
-        raise InvalidInputError(f"{kind} name {name!r}: use letters, digits, '-', '_', and '.' in between")
+        raise InvalidInputError(
+            f"invalid {kind} name {name!r}: use letters, digits, '-' and '_', with '.' only in between"
+        )
     if ".." in name or len(name) > _LONGEST:
-        raise InvalidInputError(f"{kind} name {name!r}: no '..', and at most {_LONGEST} characters")
+        raise InvalidInputError(
+            f"invalid {kind} name {name!r}: it must not contain '..' or be longer than {_LONGEST} characters"
+        )

@@ -68,12 +68,14 @@ def create_table_tag(context: Context, request: CreateTableTagRequest) -> Create
     check_tag_name(request.tag)
     with _at_version(context, request) as dataset:
         if request.tag in read_refs(dataset.tags.list):
-            raise TableTagAlreadyExistsError(f"'{request.tag}': update_table_tag moves it")
+            raise TableTagAlreadyExistsError(f"'{request.tag}': use update_table_tag to move it")
         try:
             dataset.tags.create(request.tag, _reference(request))
         except ValueError as cause:
             if "already exists" in str(cause):
-                raise TableTagAlreadyExistsError(f"'{request.tag}': update_table_tag moves it") from cause
+                raise TableTagAlreadyExistsError(
+                    f"'{request.tag}': use update_table_tag to move it"
+                ) from cause
             raise
     return CreateTableTagResponse()
 

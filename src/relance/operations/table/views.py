@@ -13,7 +13,9 @@ from relance.errors import UnsupportedOperationError
 from relance.operations.context import Context
 from relance.operations.places import table_id_of
 
-_REASON = "materialized views need a service that runs their query; create_table stores a result"
+_REASON = (
+    "materialized views require a service that runs their query; use create_table to store a query's result"
+)
 
 
 def create_materialized_view(

@@ -1,4 +1,4 @@
-"""Read rows of a table as a stream, and export them into a file that is there whole or not at all."""
+"""Read rows of a table as a stream, and export them atomically to a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relance.operations.transfer.formats import Format, format_of, open_writer
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows and columns of which version."""
+    """The rows, columns and version to read."""
 
     columns: Sequence[str] | None = None
     where: str | None = None
@@ -36,7 +36,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export did."""
+    """The result of an export."""
 
     path: str
     format: Format
@@ -44,14 +44,14 @@ class Exported:
 
 
 def scan(context: Context, parts: Sequence[str], chosen: Selection) -> pa.RecordBatchReader:
-    """Return the rows as they are read.
+    """Return the rows as a stream.
 
     Raises:
         TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
         InvalidInputError: a column or the filter cannot be used.
     """
     if chosen.limit is not None and chosen.limit < 0:
-        raise InvalidInputError(f"limit is {chosen.limit}: it must not be negative")
+        raise InvalidInputError(f"limit must not be negative, got {chosen.limit}")
     check_expressions([chosen.where])
     found = visible_table(context, table_id_of(context, parts))
     dataset = open_dataset(context, found, version=chosen.version, tag=chosen.tag, branch=chosen.branch)
@@ -82,7 +82,7 @@ def export_table(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Exported:
-    """Write the rows into one file, which appears when all of it is there.
+    """Write the rows to one file, which appears only once it is complete.
 
     Raises:
         TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
@@ -92,10 +92,10 @@ def export_table(
     kind = format_of(path, file_format)
     place = Path(path)
     if place.is_dir() or (place.exists() and not overwrite):
-        raise InvalidInputError(f"{path!r} exists: choose another name, or overwrite it")
+        raise InvalidInputError(f"{path!r} already exists: choose another name, or overwrite it")
     if place.exists() and not place.is_file():
         # A file that takes its place would take it from everybody: think of /dev/null.
-        raise InvalidInputError(f"{path!r} is a device or a pipe: choose the name of a file")
+        raise InvalidInputError(f"{path!r} is a device or a pipe: choose the path of a regular file")
     if not place.parent.is_dir():
         raise InvalidInputError(f"there is no folder {str(place.parent)!r}")
     place = place.resolve()  # what a link leads to is written anew, not the link
@@ -126,7 +126,7 @@ def write_rows(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Write what the reader yields to a stream, and return how many rows that were.
+    """Write the reader's rows to a stream, and return their number.
 
     Raises:
         InvalidInputError: the format cannot hold the columns.

@@ -64,9 +64,7 @@ def format_of(path: str, asked: str | None = None) -> Format:
             raise InvalidInputError(f"unknown format {asked!r}: use one of {known}") from None
     found = _ENDINGS.get(Path(path).suffix.lower())
     if found is None:
-        raise InvalidInputError(
-            f"the name {path!r} does not tell what it holds: give a format, one of {known}"
-        )
+        raise InvalidInputError(f"cannot infer the file format from {path!r}: pass a format, one of {known}")
     return found
 
 
@@ -78,12 +76,12 @@ def open_rows(paths: Sequence[str], kind: Format) -> tuple[pa.Schema, Iterator[p
     """
     files = _files(paths, kind)
     if kind is Format.JSON:
-        raise InvalidInputError(f"rows are read from {', '.join(READABLE)}, not from json")
+        raise InvalidInputError(f"cannot read rows from json: use one of {', '.join(READABLE)}")
     with _read_errors(files[0]):
         schema = _schema(files[0], kind)
         names = schema.names  # decoded only now
     if len(set(names)) < len(names):
-        raise InvalidInputError(f"{files[0]} has two columns of the same name")
+        raise InvalidInputError(f"{files[0]} has two columns with the same name")
     return schema, _batches(files, kind, schema)
 
 
@@ -94,14 +92,14 @@ def _files(paths: Sequence[str], kind: Format) -> list[str]:
         if path.is_dir():
             inside = [each for each in sorted(path.rglob("*")) if _ENDINGS.get(each.suffix.lower()) is kind]
             if not inside:
-                raise InvalidInputError(f"folder {str(path)!r} holds no {kind} file")
+                raise InvalidInputError(f"folder {str(path)!r} contains no {kind} file")
             found += map(str, inside)
         elif path.exists():
             found.append(str(path))
         else:
             raise InvalidInputError(f"there is no file {str(path)!r}")
     if not found:
-        raise InvalidInputError("no file is named")
+        raise InvalidInputError("no files were given")
     return found
 
 
@@ -233,7 +231,7 @@ def open_writer(sink: BinaryIO, kind: Format, schema: pa.Schema) -> Iterator[Bat
         else:
             writer = (_CsvWriter if kind is Format.CSV else _JsonWriter)(sink, schema)
     except pa.ArrowException as cause:
-        raise InvalidInputError(f"{kind} cannot hold these columns: {cause}") from cause
+        raise InvalidInputError(f"{kind} cannot store these columns: {cause}") from cause
     try:
         yield writer
     finally:

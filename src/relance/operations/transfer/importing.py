@@ -17,7 +17,7 @@ from relance.operations.transfer.formats import format_of, open_rows
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did."""
+    """The result of an import."""
 
     id: tuple[str, ...]
     version: int
@@ -75,7 +75,7 @@ def fitting(schema: pa.Schema, existing: pa.Schema | None) -> pa.Schema:
     missing = [each.name for each in existing if each.name not in schema.names and not each.nullable]
     if unknown or missing:
         which = f"not in the table: {', '.join(unknown)}" if unknown else f"missing: {', '.join(missing)}"
-        raise TableSchemaValidationError(f"the columns of the files do not fit the table; {which}")
+        raise TableSchemaValidationError(f"the files' columns do not match the table; {which}")
     return pa.schema([each for each in existing if each.name in schema.names], existing.metadata)
 
 

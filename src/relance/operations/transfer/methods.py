@@ -19,16 +19,16 @@ PathText = str | os.PathLike[str]
 
 
 class TransferMethods:
-    """The part of a catalog that is about files of rows."""
+    """The import and export methods of a catalog."""
 
     _context: Context
 
     def scan_table(self, id: Id, selection: Selection | None = None) -> pa.RecordBatchReader:
-        """Return rows of a table as they are read, all or those that are selected.
+        """Return a table's rows, or the selected ones, as a stream.
 
         Raises:
             TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
-            InvalidInputError: a column or the filter cannot be used.
+            InvalidInputError: a column or the filter is invalid.
         """
         return exporting.scan(self._context, id, selection or Selection())
 
@@ -42,15 +42,15 @@ class TransferMethods:
         create_namespaces: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Imported:
-        """Write the rows of Parquet, CSV or Arrow files as one version of a table: all of them, or none.
+        """Write the rows of Parquet, CSV or Arrow files to a table atomically, as one version.
 
-        The mode is create, append or overwrite; the format is told by the names unless it is given.
+        The mode is create, append or overwrite. The format is inferred from the file names by default.
 
         Raises:
             TableAlreadyExistsError: it exists and the mode is create.
             TableNotFoundError: it is dropped and the mode is append.
             NamespaceNotFoundError: its namespace does not exist.
-            TableSchemaValidationError: the rows do not fit the table.
+            TableSchemaValidationError: the rows do not match the table.
             InvalidInputError: a file cannot be read.
         """
         return importing.import_files(
@@ -73,11 +73,11 @@ class TransferMethods:
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Exported:
-        """Write rows of a table into one Parquet, CSV, Arrow or JSON-lines file, there whole or not at all.
+        """Write rows of a table atomically to one Parquet, CSV, Arrow or JSON Lines file.
 
         Raises:
             TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
-            InvalidInputError: the file exists and is not to be overwritten, or cannot hold the columns.
+            InvalidInputError: the file exists and `overwrite` is not set, or it cannot store the columns.
         """
         return exporting.export_table(
             self._context,
