@@ -224,7 +224,7 @@ def test_rows_that_are_more_than_the_keys_that_were_looked_up_are_removed(
     context = shared_context((("root", root),))
     clauses = parse_clauses("update_all", "insert_all", None, update_if=None, delete_if=None)
     plan = plan_merge(context, MergeRequest(("t",), ("k",), clauses, lambda schema: None))
-    with pytest.raises(InternalError, match="the source gave two answers"):
+    with pytest.raises(InternalError, match="the source is not deterministic"):
         FewKeys(context, _frame(spark, new), new.select(["k"]).slice(1)).work(plan)
     assert os.listdir(f"{uri}/data") == before
 
@@ -254,7 +254,7 @@ def test_few_rows_are_merged_here_and_the_result_says_why(
     monkeypatch.setattr("relance.spark.merge_place._counted", None)  # what is cached was counted already
     assert why(cached) == "local: 2 new rows of about 0 MB"
     monkeypatch.setattr("relance.spark.merge_place.MOST_ROWS", 1)
-    assert why(cached) == "spark: 2 new rows of about 0 MB are not collected"
+    assert why(cached) == "spark: 2 new rows of about 0 MB are too much to collect"
     cached.unpersist()
     monkeypatch.setattr("relance.spark.merge_place.GIANT", 2)
     monkeypatch.setattr("relance.spark.merge_place.parallelism", lambda session: 1000)
