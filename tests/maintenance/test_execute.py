@@ -360,7 +360,7 @@ class TestChoice:
         small, big = ThreadRunner(2), ThreadRunner(8)
         assert choose(Engine.AUTO, None, tables=5).why.startswith("local")
         assert choose(Engine.AUTO, small, tables=5000, local=ThreadRunner(2)).why.startswith(
-            "local: Spark's 2"
+            "local: Spark has no more slots (2)"
         )
         few = choose(Engine.AUTO, big, tables=5, local=small)
         assert (few.near, few.far) == (small, big)

@@ -69,7 +69,7 @@ def _settings(part: str, facts: TableFacts = LIVE) -> dict[str, Any]:
 def test_protection_follows_the_policy_and_is_taken_away_only_when_it_says_so() -> None:
     assert _settings("protect = true") == {"on": True}
     assert _settings("protect = { on = false }", replace(LIVE, protected=True)) == {"on": False}
-    assert why("protect = false", replace(LIVE, protected=True)) == ("the rule switches it off", False)
+    assert why("protect = false", replace(LIVE, protected=True)) == ("disabled by the rule", False)
     assert why("protect = true", replace(LIVE, protected=True)) == ("already protected", False)
 
 
@@ -90,17 +90,17 @@ def test_rows_are_deleted_up_to_a_moment_that_is_fixed_with_the_plan() -> None:
     assert found is not None
     assert "2026-11-15T12:00:00.000000Z" in str(found.settings["where"])
     assert "now" not in str(found.settings["where"])
-    assert found.why == "rows of 1,000 with ts < now() - interval '1 day'"
+    assert found.why == "rows matching ts < now() - interval '1 day' (of 1,000)"
 
 
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        ((), "there is no column 'ts'"),
-        ((("TS", "timestamp[us]"),), "there is no column 'ts'"),
-        ((("ts", "int64"),), "column 'ts' holds int64, no times or dates"),
-        ((("ts", "string"),), "column 'ts' holds string, no times or dates"),
-        ((("ts", "time64[us]"),), "column 'ts' holds time64[us], no times or dates"),
+        ((), "column 'ts' does not exist"),
+        ((("TS", "timestamp[us]"),), "column 'ts' does not exist"),
+        ((("ts", "int64"),), "column 'ts' is int64, not a timestamp or date"),
+        ((("ts", "string"),), "column 'ts' is string, not a timestamp or date"),
+        ((("ts", "time64[us]"),), "column 'ts' is time64[us], not a timestamp or date"),
     ],
 )
 def test_rows_stay_when_the_time_column_is_none(columns: tuple[tuple[str, str], ...], reason: str) -> None:
@@ -204,12 +204,12 @@ def test_old_versions_go_before_a_moment_that_is_fixed_with_the_plan(
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
-        ({"versions": 3}, "3 versions, 3 are kept"),
-        ({"versions": 1}, "1 versions, 3 are kept"),
+        ({"versions": 3}, "3 versions, 3 to keep"),
+        ({"versions": 1}, "1 version, 3 to keep"),
         (
             {"oldest_version_at": NOW - DAY},
-            "the oldest version is from 2026-11-15T12:00:00+00:00, "
-            "those since 2026-11-14T12:00:00+00:00 are kept",
+            "the oldest version is from 2026-11-15T12:00:00+00:00; "
+            "versions since 2026-11-14T12:00:00+00:00 are kept",
         ),
     ],
 )
@@ -228,7 +228,7 @@ def test_a_dropped_table_is_purged_when_its_time_has_passed_and_gets_nothing_els
     everything = policy(rule("\n".join((*parts, "purge = true"))))
     (action,) = evaluate(everything, DROPPED, NOW)
     assert (action.kind, dict(action.settings)) == (Kind.PURGE, {"deletion_id": "d1"})
-    assert action.why == "dropped at 2026-11-08T12:00:00+00:00, its time passed at 2026-11-15T12:00:00+00:00"
+    assert action.why == "dropped at 2026-11-08T12:00:00+00:00, expired at 2026-11-15T12:00:00+00:00"
     assert _settings("purge.rate_limit = 5", DROPPED) == {"deletion_id": "d1", "rate_limit": 5}
 
 
@@ -276,8 +276,8 @@ def test_the_last_rule_that_sets_a_part_takes_it_whole() -> None:
     assert (action.rule, dict(action.settings)) == ("last", {"before": "2026-11-14T12:00:00+00:00"})
     decided = {each.kind: (each.rule, each.overrides, each.why) for each in found.decisions}
     assert decided[Kind.CLEAN_UP][:2] == ("last", ("first", "defaults"))
-    assert decided[Kind.PROTECT] == ("not so", ("last",), "the rule switches it off")
-    assert decided[Kind.COMPACT] == (None, (), "no rule asks for it")
+    assert decided[Kind.PROTECT] == ("not so", ("last",), "disabled by the rule")
+    assert decided[Kind.COMPACT] == (None, (), "no rule sets it")
     assert [(each.rule, each.matches) for each in found.matches] == [
         ("defaults", True),
         ("first", True),
@@ -314,13 +314,13 @@ def test_outside_the_window_nothing_is_done_and_it_is_said_when_it_opens() -> No
     found = explain(policy(text), LIVE, NOW)
     assert found.actions == []
     assert found.decisions[0].why == (
-        "not protected yet; but the window 22:00-06:00 Europe/Berlin opens at 2026-11-16T22:00:00+01:00"
+        "not protected yet, but the window 22:00-06:00 Europe/Berlin opens at 2026-11-16T22:00:00+01:00"
     )
-    assert "by rule 'defaults'" in found.window
+    assert "set by rule 'defaults'" in found.window
     assert len(evaluate(policy(text), LIVE, NOW.replace(hour=23))) == 1
     assert len(evaluate(policy(text + rule("window = false", name="b")), LIVE, NOW)) == 1
     assert explain(policy(text + rule("window = false", name="b")), LIVE, NOW).window == (
-        "none: rule 'b' switches it off"
+        "none: disabled by rule 'b'"
     )
 
 

@@ -84,21 +84,21 @@ def test_a_time_in_another_zone_is_the_same_moment() -> None:
     ("text", "column", "message"),
     [
         ("ts < now()", None, "time_column"),
-        ("ts < now()", "day", "does not mention"),
-        ("x = 'ts' and now() > y", "ts", "does not mention"),
+        ("ts < now()", "day", "does not use"),
+        ("x = 'ts' and now() > y", "ts", "does not use"),
         ("ts + interval '1 day' < now()", "ts", "only be added to"),
         ("ts < interval '1 day' + now()", "ts", "only be added to"),
-        ("ts < now() - interval '1 fortnight'", "ts", "not understood"),
-        ("ts < now() - interval ''", "ts", "not understood"),
-        ("ts < now() - interval '90'", "ts", "not understood"),
-        ("ts < now() - interval '-1 day'", "ts", "not understood"),
-        ("ts < now() - interval '9999 years'", "ts", "no clock"),
-        ("ts < now() - interval '999999999 weeks'", "ts", "too long|no clock"),
+        ("ts < now() - interval '1 fortnight'", "ts", "invalid interval"),
+        ("ts < now() - interval ''", "ts", "invalid interval"),
+        ("ts < now() - interval '90'", "ts", "invalid interval"),
+        ("ts < now() - interval '-1 day'", "ts", "invalid interval"),
+        ("ts < now() - interval '9999 years'", "ts", "out of range"),
+        ("ts < now() - interval '999999999 weeks'", "ts", "too long|out of range"),
         ("ts < now() - interval '1 day' * 2", "ts", "followed by"),
-        ("x > random()", None, "differs"),
-        ("x > current_time", None, "differs"),
-        ("x = 'a", None, "not closed"),
-        ("x = `a", None, "not closed"),
+        ("x > random()", None, "different result in each run"),
+        ("x > current_time", None, "different result in each run"),
+        ("x = 'a", None, "unclosed"),
+        ("x = `a", None, "unclosed"),
         ("x > 3; drop table y", None, "semicolon"),
     ],
 )
@@ -143,7 +143,7 @@ FRAGMENTS = st.sampled_from(
 
 @pytest.mark.parametrize("text", ["ts < now() - interval '90 days", 'interval"now()', "`ts < now()"])
 def test_a_quote_that_is_not_closed_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="is not closed"):
+    with pytest.raises(InvalidInputError, match="unclosed"):
         pin_time(text, NOW)
 
 

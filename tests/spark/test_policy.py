@@ -27,7 +27,7 @@ def test_a_policy_is_planned_and_run_by_spark(spark: SparkSession, tmp_path: Pat
     record = relance.spark.run_policy(
         spark, the_policy(), root=there.uri, properties=properties, engine="spark", actor="spark@test"
     )
-    assert record.engine == "spark: asked for"
+    assert record.engine == "spark: requested"
     assert record.state is RunState.DONE, [each.error for each in record.actions if each.error]
     assert {key[0] for key, each in outcomes(record).items() if each is Outcome.DONE} == set(Kind)
     run_policy(here.catalog, the_policy(), engine="local")

@@ -149,7 +149,7 @@ def test_what_is_wrong_is_told_as_a_typed_error(spark: SparkSession, lake: Path)
         table(spark, "prod.people", root=lake, columns=["nme"])
     with pytest.raises(InvalidInputError, match="nope"):
         table(spark, "prod.people", root=lake, where="nope = 1")
-    with pytest.raises(InvalidInputError, match="both name a version"):
+    with pytest.raises(InvalidInputError, match="both select a version"):
         table(spark, "prod.people", root=lake, version=1, tag="first")
     with pytest.raises(InvalidInputError, match="'root'"):
         table(spark, "prod.people")

@@ -172,7 +172,7 @@ def test_no_java_and_a_broken_java_are_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_an_old_or_missing_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.version.__version__", "4.0.1")
-    with pytest.raises(UnsupportedOperationError, match=r"4\.1 or newer and found 4\.0\.1: pip install"):
+    with pytest.raises(UnsupportedOperationError, match=r"4\.1 or newer, but found 4\.0\.1: pip install"):
         session()
     monkeypatch.setitem(sys.modules, "pyspark.version", None)
     with pytest.raises(UnsupportedOperationError, match=r"pip install 'relance\[spark\]'"):

@@ -50,7 +50,7 @@ def test_a_policy_is_run_by_spark_submit(java: None, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["state"] == "done"
-    assert answer["engine"] == "spark: asked for"
+    assert answer["engine"] == "spark: requested"
     (run,) = runs(lake.catalog)
     assert (run.head.run, run.state) == (answer["run"], RunState.DONE)
     kinds = {each.record.action.kind for each in history(lake.catalog, table=["readings"])}

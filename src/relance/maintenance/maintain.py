@@ -45,15 +45,17 @@ def choose(engine: Engine, spark: Runner | None, *, tables: int, local: Runner |
     here = local or ThreadRunner()
     if engine is Engine.SPARK:
         if spark is None:
-            raise InvalidInputError("engine 'spark' needs a Spark session: give one, or use engine 'local'")
-        return Choice(spark, spark, "spark: asked for")
+            raise InvalidInputError("engine 'spark' needs a Spark session: pass one or use engine 'local'")
+        return Choice(spark, spark, "spark: requested")
     if engine is Engine.LOCAL or spark is None:
-        return Choice(here, here, "local: asked for" if engine is Engine.LOCAL else "local: no Spark session")
+        return Choice(here, here, "local: requested" if engine is Engine.LOCAL else "local: no Spark session")
     if spark.slots <= here.slots:
-        why = f"local: Spark's {spark.slots} slots are no more than this machine's {here.slots} threads"
+        why = f"local: Spark has no more slots ({spark.slots}) than this machine has threads ({here.slots})"
         return Choice(here, here, why)
     if tables < _MANY_TABLES:
-        return Choice(here, spark, f"local for {tables} tables, spark ({spark.slots} slots) for giant ones")
+        return Choice(
+            here, spark, f"local for {tables} tables, spark ({spark.slots} slots) for very large ones"
+        )
     return Choice(spark, spark, f"spark: {tables} tables on {spark.slots} slots")
 
 
@@ -88,10 +90,15 @@ def start(
     else:
         chosen = [tuple(table_id_of(context, each).parts) for each in tables]
     if len(set(chosen)) != len(chosen):
-        raise InvalidInputError("a table is named twice")
+        raise InvalidInputError(f"table '{_repeated(chosen)}' is named twice")
     choice = choose(parse_engine(engine), spark, tables=len(chosen))
     run = Run(job, reference, choice.near, choice.far, dry_run=dry_run, progress=progress)
     return Started(choice.why, len(chosen), run.results(chosen))
+
+
+def _repeated(tables: Sequence[tuple[str, ...]]) -> str:
+    """Return the first table that is named more than once."""
+    return "$".join(next(each for each in tables if tables.count(each) > 1))
 
 
 def maintain(

@@ -44,7 +44,7 @@ def open_planned(context: Context, place: Place) -> Target:
     """
     target = open_for_writing(context, place.table)
     if target.found.directory != place.directory:
-        raise ConcurrentModificationError(f"{place.what} is another table now: plan again")
+        raise ConcurrentModificationError(f"{place.what} was replaced after the plan was made; re-plan")
     return target
 
 
@@ -58,4 +58,6 @@ def open_version(context: Context, place: Place) -> lance.LanceDataset:
     try:
         return checkout(dataset, place.version, f"version {place.version} of {place.what}")
     except TableVersionNotFoundError as cause:
-        raise ConcurrentModificationError(f"{cause.detail} was cleaned up meanwhile: plan again") from cause
+        raise ConcurrentModificationError(
+            f"{cause.detail} was cleaned up after the plan was made; re-plan"
+        ) from cause

@@ -18,7 +18,9 @@ _BAR_SECONDS = 0.1
 def line_of(progress: Progress) -> str:
     """Return one line about a run."""
     failed = f", {progress.failed} failed" if progress.failed else ""
-    tasks = f"; giant tables: {progress.tasks} of {progress.all_tasks} tasks" if progress.all_tasks else ""
+    tasks = (
+        f"; very large tables: {progress.tasks} of {progress.all_tasks} tasks" if progress.all_tasks else ""
+    )
     return f"{progress.job}: {progress.done} of {progress.total} tables{failed}{tasks}"
 
 

@@ -100,7 +100,7 @@ def _decode_fields(wanted: Any, given: Mapping[str, Any], path: str) -> Any:
         if each.name in given:
             known[each.name] = _decode(hint, given[each.name], f"{path}.{each.name}")
         elif each.default is MISSING and each.default_factory is MISSING:
-            raise InvalidInputError(f"{path}.{each.name} is missing: give what relance saved")
+            raise InvalidInputError(f"{path}.{each.name} is missing: not a file that relance saved")
     return wanted(**known)
 
 
@@ -113,7 +113,7 @@ def _shape(wanted: Any) -> tuple[tuple[Field[Any], Any], ...]:
 def _moment(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError("without a time zone")
+        raise ValueError("no time zone")
     return moment.astimezone(UTC)
 
 
@@ -132,7 +132,7 @@ def _expect(kind: type[_Value], value: Any, path: str) -> _Value:
 
 
 def _unusable(value: Any, path: str) -> InvalidInputError:
-    return InvalidInputError(f"{path} is {str(value)[:80]!r}, which cannot be read: give what relance saved")
+    return InvalidInputError(f"invalid {path}: {str(value)[:80]!r}; not a file that relance saved")
 
 
 def dumps(value: Any) -> str:

@@ -76,31 +76,31 @@ def decide(part: Part, facts: TableFacts, asked: Asked) -> Verdict:
     if isinstance(part, Protection):
         return _protect(part, facts)
     if facts.state is TableState.DECLARED:
-        return Verdict("the table is declared only, and has no data")
+        return Verdict("the table is only declared and has no data")
     return _of_live(part, facts, asked)
 
 
 @singledispatch
 def _of_live(part: Part, facts: TableFacts, asked: Asked) -> Verdict:
-    raise TypeError(f"{type(part).__name__} is not about a table")
+    raise TypeError(f"{type(part).__name__} does not apply to a table")
 
 
 def _protect(part: Protection, facts: TableFacts) -> Verdict:
     if facts.protected == part.on:
         return Verdict("already protected" if part.on else "not protected")
-    return Verdict("not protected yet" if part.on else "protected, and should not be", {"on": part.on})
+    return Verdict("not protected yet" if part.on else "protected, but should not be", {"on": part.on})
 
 
 @_of_live.register
 def _drop_ttl(part: DropTtl, facts: TableFacts, asked: Asked) -> Verdict:
     if facts.drop_ttl is None:
-        return Verdict("the table has no TTL of its own", {"ttl": part.text})
+        return Verdict("the table sets no drop TTL", {"ttl": part.text})
     try:
         if parse_duration(facts.drop_ttl, what="drop_ttl") == part.ttl:
             return Verdict(f"already {facts.drop_ttl}")
     except InvalidInputError:
-        return Verdict(f"{facts.drop_ttl!r} is no duration", {"ttl": part.text})
-    return Verdict(f"{facts.drop_ttl}, should be {part.text}", {"ttl": part.text})
+        return Verdict(f"{facts.drop_ttl!r} is not a duration", {"ttl": part.text})
+    return Verdict(f"is {facts.drop_ttl}, should be {part.text}", {"ttl": part.text})
 
 
 @_of_live.register
@@ -110,21 +110,22 @@ def _delete_rows(part: RowRetention, facts: TableFacts, asked: Asked) -> Verdict
     if part.time_column is not None:
         holds = dict(facts.columns).get(part.time_column)
         if holds is None:
-            return Verdict(f"there is no column {part.time_column!r}", refused=True)
+            return Verdict(f"column {part.time_column!r} does not exist", refused=True)
         if not holds.startswith(("timestamp", "date32", "date64")):
-            return Verdict(f"column {part.time_column!r} holds {holds}, no times or dates", refused=True)
+            why = f"column {part.time_column!r} is {holds}, not a timestamp or date"
+            return Verdict(why, refused=True)
     try:
         where = pin_time(part.delete_where, asked.now)
     except InvalidInputError as error:
         return Verdict(error.detail, refused=True)
-    rows = "" if facts.rows is None else f" of {facts.rows:,}"
-    return Verdict(f"rows{rows} with {part.delete_where}", {"where": where})
+    rows = "" if facts.rows is None else f" (of {facts.rows:,})"
+    return Verdict(f"rows matching {part.delete_where}{rows}", {"where": where})
 
 
 @_of_live.register
 def _compact(part: Compaction, facts: TableFacts, asked: Asked) -> Verdict:
     fragments, ratio = facts.fragments, facts.deleted_ratio
-    deleted = f"{ratio:.1%} of the rows deleted"
+    deleted = f"{ratio:.1%} of rows deleted"
     settings = _given(
         target_rows=part.target_rows,
         target_bytes=part.target_bytes,
@@ -134,14 +135,14 @@ def _compact(part: Compaction, facts: TableFacts, asked: Asked) -> Verdict:
         batch_size=part.batch_size,
     )
     if fragments is None:
-        return Verdict("it is not known how many fragments there are", settings)
+        return Verdict("number of fragments unknown", settings)
     if ratio > part.deletion_threshold:
         return Verdict(f"{deleted}, more than {part.deletion_threshold:.1%}", settings)
     if fragments < part.min_fragments:
         return Verdict(f"{plural(fragments, 'fragment')}, fewer than {part.min_fragments}, and {deleted}")
     enough = _fewest(part, facts)
     if enough is not None and fragments <= enough:
-        return Verdict(f"{plural(fragments, 'fragment')}, as few as its rows need, and {deleted}")
+        return Verdict(f"{plural(fragments, 'fragment')}, no more than its rows need, and {deleted}")
     needed = "" if enough is None else f" where {enough:,} would do"
     return Verdict(f"{plural(fragments, 'fragment')}{needed}, and {deleted}", settings)
 
@@ -162,11 +163,11 @@ def _refresh(part: IndexRefresh, facts: TableFacts, asked: Asked) -> Verdict:
     if facts.unindexed_rows is None:
         return Verdict("the table has no index")
     limit = max(part.max_lag_rows, part.max_lag_ratio * (facts.rows or 0))
-    lag = f"an index leaves out {facts.unindexed_rows:,} rows"
+    lag = f"{plural(facts.unindexed_rows, 'unindexed row')}, {limit:,.0f} allowed"
     if facts.unindexed_rows <= limit:
-        return Verdict(f"{lag}, {limit:,.0f} are allowed" if facts.unindexed_rows else "all rows are indexed")
+        return Verdict(lag if facts.unindexed_rows else "all rows are indexed")
     return Verdict(
-        f"{lag}, {limit:,.0f} are allowed",
+        lag,
         _given(
             max_lag_rows=part.max_lag_rows, max_lag_ratio=part.max_lag_ratio, segment_rows=part.segment_rows
         ),
@@ -179,13 +180,13 @@ def _clean_up(part: VersionRetention, facts: TableFacts, asked: Asked) -> Verdic
     keep = part.retain_versions or 1
     versions, oldest = facts.versions, facts.oldest_version_at
     if versions is not None and versions <= keep:
-        return Verdict(f"{versions} versions, {keep} are kept")
+        return Verdict(f"{plural(versions, 'version')}, {keep} to keep")
     if before is not None and oldest is not None and oldest >= before:
-        return Verdict(f"the oldest version is from {_iso(oldest)}, those since {_iso(before)} are kept")
-    figures = ["versions are not counted" if versions is None else f"{versions:,} versions"]
-    figures += [f"{keep:,} are kept"] if part.retain_versions else []
-    figures += [f"the oldest from {_iso(oldest)}"] if oldest else []
-    figures += [f"those before {_iso(before)} may go"] if before else []
+        return Verdict(f"the oldest version is from {_iso(oldest)}; versions since {_iso(before)} are kept")
+    figures = ["number of versions unknown" if versions is None else plural(versions, "version")]
+    figures += [f"{keep:,} to keep"] if part.retain_versions else []
+    figures += [f"oldest from {_iso(oldest)}"] if oldest else []
+    figures += [f"those before {_iso(before)} can be removed"] if before else []
     return Verdict(
         ", ".join(figures),
         _given(
@@ -211,14 +212,14 @@ def _purge(part: Purge, facts: TableFacts, asked: Asked) -> Verdict:
     if facts.protected:
         return Verdict("the dropped table is protected: unprotect it first", refused=True)
     if facts.deletion_id is None:
-        return Verdict("it is not known which drop this is", refused=True)
+        return Verdict("the drop has no deletion id", refused=True)
     if facts.purge_after is None:
-        return Verdict("the dropped table has no time after which it may be purged")
+        return Verdict("the dropped table has no purge date")
     if asked.now - _SKEW < facts.purge_after:
-        return Verdict(f"it can be undropped until {_iso(facts.purge_after)}")
+        return Verdict(f"can be undropped until {_iso(facts.purge_after)}")
     dropped = f"dropped at {_iso(facts.dropped_at)}, " if facts.dropped_at else ""
     return Verdict(
-        f"{dropped}its time passed at {_iso(facts.purge_after)}",
+        f"{dropped}expired at {_iso(facts.purge_after)}",
         _given(deletion_id=facts.deletion_id, rate_limit=part.rate_limit or asked.rate_limit),
     )
 
@@ -226,12 +227,12 @@ def _purge(part: Purge, facts: TableFacts, asked: Asked) -> Verdict:
 def decide_root(part: Part, asked: Asked) -> Verdict:
     """Return what a part makes of the lake as a whole."""
     if isinstance(part, ManifestUpkeep):
-        return Verdict("the job looks what is due", {})
+        return Verdict("the job decides what is due when it runs", {})
     if not isinstance(part, OrphanRemoval):
-        raise TypeError(f"{type(part).__name__} is not about the lake as a whole")
+        raise TypeError(f"{type(part).__name__} does not apply to the whole lake")
     before = asked.now - part.older_than
     return Verdict(
-        f"directories that nothing names, from before {_iso(before)}",
+        f"unreferenced directories from before {_iso(before)}",
         _given(
             before=_iso(before),
             with_versions=part.with_versions,

@@ -120,7 +120,10 @@ def explain_root(policy: Policy, now: datetime) -> Explanation:
     """Return which rule decides each part that is about the lake as a whole, and what follows."""
     matches = tuple(
         Match(
-            rule.name, rule.line, rule.is_for_all, f"it is {'' if rule.is_for_all else 'not '}for all tables"
+            rule.name,
+            rule.line,
+            rule.is_for_all,
+            "applies to all tables" if rule.is_for_all else "does not apply to all tables",
         )
         for rule in policy.rules
     )
@@ -141,7 +144,7 @@ def _match(rule: Rule, table: Sequence[str], properties: Mapping[str, str]) -> M
         return Match(rule.name, rule.line, False, f"no match for {', '.join(map(str, rule.tables))}")
     broken = next((each for each in rule.properties if not each.holds(properties)), None)
     if broken is not None:
-        return Match(rule.name, rule.line, False, f"{pattern} matches, but not: {broken}")
+        return Match(rule.name, rule.line, False, f"{pattern} matches, but not the condition: {broken}")
     why = " and ".join([f"{pattern} matches", *map(str, rule.properties)])
     return Match(rule.name, rule.line, True, why)
 
@@ -156,9 +159,9 @@ class _Around:
         self._rate, _ = _last([(rule.rate_limit, rule.name) for rule in rules])
         self._now = now
         self._closed = ""
-        self.shown = f"none: rule {by!r} switches it off" if by else "none"
+        self.shown = f"none: disabled by rule {by!r}" if by else "none"
         if isinstance(window, Window):
-            self.shown = f"{window}, by rule {by!r}"
+            self.shown = f"{window}, set by rule {by!r}"
             if not window.is_open(now):
                 self._closed = f"the window {window} opens at {window.opens_at(now).isoformat()}"
                 self.shown += f"; {self._closed}"
@@ -172,17 +175,17 @@ class _Around:
         """Return what becomes of a part."""
         setting = [rule for rule in reversed(self._rules) if kind in rule.parts]
         if not setting:
-            return Decision(kind, None, (), None, "no rule asks for it")
+            return Decision(kind, None, (), None, "no rule sets it")
         rule, *others = setting
         part = rule.parts[kind]
         overrides = tuple(each.name for each in others)
         if part is False:
-            return Decision(kind, rule.name, overrides, None, "the rule switches it off")
+            return Decision(kind, rule.name, overrides, None, "disabled by the rule")
         verdict = decide_part(part, Asked(self._now, self._rate or None))
         action = None
         why = verdict.why
         if verdict.settings is not None and self._closed:
-            why = f"{why}; but {self._closed}"
+            why = f"{why}, but {self._closed}"
         elif verdict.settings is not None:
             action = Action(kind, self._table, rule.name, why, verdict.settings)
         return Decision(kind, rule.name, overrides, action, why, verdict.refused)

@@ -73,20 +73,20 @@ def parse_pattern(text: str) -> TablePattern:
     """
     if len(text) > MAX_PATTERN_LENGTH:
         raise InvalidInputError(
-            f"a pattern has at most {MAX_PATTERN_LENGTH} characters, this has {len(text)}"
+            f"pattern has {len(text)} characters; at most {MAX_PATTERN_LENGTH} are allowed"
         )
     if text.startswith("[") or DELIMITER in text:
-        raise InvalidInputError(f"pattern {text!r} is malformed: separate its parts by dots, like prod.*")
+        raise InvalidInputError(f"invalid pattern {text!r}: separate its parts with dots, as in prod.*")
     try:
         parts = parse_id(text)
     except InvalidInputError:
         raise InvalidInputError(
-            f"pattern {text!r} is malformed: write it like prod.* or **.events_*, "
-            "and a part with a dot in backticks, like prod.`my.table*`"
+            f"invalid pattern {text!r}: use a form such as prod.* or **.events_*, "
+            "with backticks around a part that contains a dot, as in prod.`my.table*`"
         ) from None
     for part in parts:
         if ANY_PARTS in part and part != ANY_PARTS:
-            raise InvalidInputError(f"pattern {text!r}: '**' stands for whole parts, and {part!r} is more")
+            raise InvalidInputError(f"invalid pattern {text!r}: '**' must be a whole part, not in {part!r}")
     return TablePattern(text, parts)
 
 

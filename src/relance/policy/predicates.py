@@ -116,18 +116,18 @@ def check_predicate(predicate: str, time_column: str | None) -> None:
     tokens = _tokens(predicate)
     for token in tokens:
         if token.kind == "sign" and token.text in {"'", '"', "`"}:
-            raise InvalidInputError(f"a quote is not closed: {predicate!r}")
+            raise InvalidInputError(f"unclosed quote: {predicate!r}")
         if token.kind == "sign" and token.text == ";":
-            raise InvalidInputError(f"a predicate is one expression, without a semicolon: {predicate!r}")
+            raise InvalidInputError(f"must be a single expression without a semicolon: {predicate!r}")
     for position, token in enumerate(tokens):
         is_call = _text(tokens, position + 1) == "("
         if token.word == "current_time" or (token.word in _UNSTEADY and is_call):
-            raise InvalidInputError(f"{token.text} differs from one run to the next: use now()")
+            raise InvalidInputError(f"{token.text} gives a different result in each run; use now()")
     pin_time(predicate, datetime(2026, 1, 1, tzinfo=UTC))
     if time_column is None and depends_on_time(predicate):
-        raise InvalidInputError("depends on the time of the run: name the column it looks at as time_column")
+        raise InvalidInputError("depends on the current time: set time_column to the column it compares")
     if time_column is not None and time_column not in _columns(tokens):
-        raise InvalidInputError(f"does not mention the time_column {time_column!r}")
+        raise InvalidInputError(f"does not use the time_column {time_column!r}")
 
 
 def _columns(tokens: Sequence[_Token]) -> set[str]:
@@ -147,9 +147,7 @@ def _tokens(predicate: str) -> list[_Token]:
     for token in found:
         # With a time written in after it, another quote would end it, and the predicate mean something else.
         if token.kind == "sign" and token.text in _QUOTES:
-            raise InvalidInputError(
-                f"a {token.text} in the predicate is not closed: {predicate[token.start :]}"
-            )
+            raise InvalidInputError(f"unclosed {token.text} in the predicate: {predicate[token.start :]}")
     return found
 
 
@@ -161,8 +159,8 @@ def _moments(tokens: Sequence[_Token]) -> Iterator[_Moment]:
         if after is None:
             if token.word == "interval" and _kind(tokens, position + 1) in {"string", "number"}:
                 raise InvalidInputError(
-                    "an interval can only be added to or taken from now() or current_date: "
-                    "write it like ts < now() - interval '90 days'"
+                    "an interval can only be added to or subtracted from now() or current_date, "
+                    "as in ts < now() - interval '90 days'"
                 )
             position += 1
             continue
@@ -218,7 +216,7 @@ def _parsed_span(text: str, sign: int) -> _Span:
             break
         position = found.end()
     if not text or position != len(text):
-        raise InvalidInputError(f"interval {text!r} is not understood: write it like interval '90 days'")
+        raise InvalidInputError(f"invalid interval {text!r}: use a form such as interval '90 days'")
     return _Span(months, rest)
 
 
@@ -228,7 +226,7 @@ def _shifted(moment: datetime, span: _Span) -> datetime:
         day = min(moment.day, monthrange(year, month + 1)[1])
         return moment.replace(year=year, month=month + 1, day=day) + span.rest
     except (OverflowError, ValueError):
-        raise InvalidInputError("an interval leads to a time that no clock shows") from None
+        raise InvalidInputError("interval out of range") from None
 
 
 def _text(tokens: Sequence[_Token], position: int) -> str:

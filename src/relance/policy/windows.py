@@ -71,13 +71,13 @@ def parse_span(text: str) -> tuple[int, int]:
     """
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        raise InvalidInputError(f"is not a span of the day: {text!r}; write it like 22:00-06:00")
+        raise InvalidInputError(f"is not a time window: {text!r}; use a form such as 22:00-06:00")
     hours, minutes, to_hours, to_minutes = map(int, found.groups())
     start, end = hours * 60 + minutes, to_hours * 60 + to_minutes
     if max(minutes, to_minutes) > 59 or start >= _WHOLE_DAY or end > _WHOLE_DAY:
-        raise InvalidInputError(f"has a time that no clock shows: {text!r}")
+        raise InvalidInputError(f"has an invalid time of day: {text!r}")
     if start == end:
-        raise InvalidInputError(f"ends when it begins: {text!r}; for the whole day write 00:00-24:00")
+        raise InvalidInputError(f"starts and ends at the same time: {text!r}; use 00:00-24:00 for all day")
     return start, end
 
 
@@ -92,5 +92,5 @@ def check_timezone(name: str) -> str:
             raise ValueError
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # a folder of zones has a name, too
-        raise InvalidInputError(f"is no time zone: {name!r}; write it like Europe/Berlin or UTC") from None
+        raise InvalidInputError(f"is not a time zone: {name!r}; use a name such as Europe/Berlin") from None
     return name

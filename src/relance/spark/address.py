@@ -50,19 +50,19 @@ def parse_address(text: str | None, properties: Mapping[str, str]) -> Address:
         InvalidInputError: it names nothing, or an id is given without the root it belongs to.
     """
     if text is None or not text.strip():
-        raise InvalidInputError("no table is named: give its id or path, as in load('prod.users')")
+        raise InvalidInputError("no table given: pass its id or path, as in load('prod.users')")
     if "/" in text:
         return _parse_path(text, properties)
     if "root" not in properties:
         raise InvalidInputError(
-            f"table {text!r} needs option 'root', the catalog it is in; for a path write './{text}'"
+            f"table {text!r} needs option 'root', the root of its catalog; to load a path, write './{text}'"
         )
     return CatalogAddress(parse_id(text), tuple(sorted(properties.items())))
 
 
 def _parse_path(text: str, properties: Mapping[str, str]) -> Address:
     if "root" in properties:
-        raise InvalidInputError(f"{text!r} is a path: leave out option 'root', or give the id of a table")
+        raise InvalidInputError(f"{text!r} is a path: leave out option 'root' or pass a table id")
     parent, _, last = _absolute(text).rpartition("/")
     name = last.removesuffix(TABLE_SUFFIX)
     if name == last or not parent or why_unusable(name) is not None:
@@ -79,5 +79,7 @@ def _absolute(text: str) -> str:
 def _storage_options(text: str, properties: Mapping[str, str]) -> Pairs:
     for name in properties:
         if not name.startswith(STORAGE_PREFIX):
-            raise InvalidInputError(f"option {name!r} is about a catalog, and {text!r} is in none")
+            raise InvalidInputError(
+                f"option {name!r} applies only to tables in a catalog, but {text!r} is a plain path"
+            )
     return tuple(sorted((k.removeprefix(STORAGE_PREFIX), v) for k, v in properties.items()))

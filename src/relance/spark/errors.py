@@ -20,8 +20,8 @@ def typed_error(raised: BaseException) -> RelanceError | None:
         return raised
     if isinstance(raised, PySparkException) and raised.getCondition() == "UNSUPPORTED_DATA_SOURCE_SAVE_MODE":
         return errors.UnsupportedOperationError(
-            "df.write knows only mode('append') and mode('overwrite') for this source, and its default is "
-            "neither: for error and ignore use relance.spark.save(df, id, mode=...)"
+            "df.write supports only mode('append') and mode('overwrite') for this source, and its default "
+            "is neither: for error and ignore use relance.spark.save(df, id, mode=...)"
         )
     found = _OURS.findall(str(raised))
     if not found:

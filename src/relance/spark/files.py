@@ -18,8 +18,8 @@ FORMATS = ("parquet", "csv")
 
 _ABOUT_PATHS = {
     "PATH_NOT_FOUND": "does not exist",
-    "PATH_ALREADY_EXISTS": "exists: choose another name, or overwrite it",
-    "UNABLE_TO_INFER_SCHEMA": "holds no rows and no columns",
+    "PATH_ALREADY_EXISTS": "already exists: choose another name or overwrite it",
+    "UNABLE_TO_INFER_SCHEMA": "has no rows and no columns",
 }
 
 _CSV = {"header": "true", "inferSchema": "true"}
@@ -82,7 +82,7 @@ def export_files(
 def _require_known(file_format: str) -> None:
     if file_format not in FORMATS:
         raise InvalidInputError(
-            f"Spark has no format {file_format!r} here: use one of {', '.join(FORMATS)}, or the local engine"
+            f"format {file_format!r} is not supported on Spark: use {', '.join(FORMATS)} or the local engine"
         )
 
 

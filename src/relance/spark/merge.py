@@ -153,8 +153,8 @@ class _Engine:
                 work = self._join_and_work(plan)
         if work.deleted < 0 or (work.deleted and not plan.clauses.delete):
             raise InternalError(
-                f"{work.updated} rows were updated, and {work.updated + work.deleted} replaced: "
-                "a condition or the source gave two answers"
+                f"{work.updated} rows were updated, but {work.updated + work.deleted} replaced: "
+                "a condition or the source is not deterministic"
             )
         return work
 
@@ -241,7 +241,7 @@ def _where(joined: DataFrame, wanted: Column, clauses: Clauses) -> DataFrame:
         if clauses.update_if is None:
             raise
         raise InvalidInputError(
-            f"update_if {clauses.update_if!r} cannot be used: {str(refused).splitlines()[0]}"
+            f"invalid update_if {clauses.update_if!r}: {str(refused).splitlines()[0]}"
         ) from refused
 
 

@@ -112,8 +112,8 @@ class FewKeys:
         if done.inserted != self.keys.num_rows:
             discard(self.context, plan, done)
             raise InternalError(
-                f"{done.inserted} new rows were written and {self.keys.num_rows} looked up: "
-                "the source gave two answers"
+                f"{done.inserted} new rows were written, but {self.keys.num_rows} looked up: "
+                "the source is not deterministic"
             )
         updated = found.num_rows
         return self._with_deletions(

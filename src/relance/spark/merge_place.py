@@ -46,12 +46,12 @@ def place_of(engine: Engine, plan: MergePlan, df: DataFrame) -> Place:
         UnsupportedOperationError: this process is asked for and cannot do it.
     """
     if engine is Engine.SPARK:
-        return Place(False, "spark: asked for")
+        return Place(False, "spark: requested")
     reason = why_not_here(plan)
     if engine is Engine.LOCAL:
         if reason is not None:
-            raise UnsupportedOperationError(f"engine 'local' cannot do this merge: {reason}; use 'auto'")
-        return Place(True, "local: asked for")
+            raise UnsupportedOperationError(f"engine 'local' cannot run this merge: {reason}; use 'auto'")
+        return Place(True, "local: requested")
     if reason is None and plan.rows >= GIANT:
         slots = parallelism(df.sparkSession)
         if slots is None or slots > ThreadRunner().slots:
@@ -81,7 +81,7 @@ def _place_by_size(df: DataFrame) -> Place:
     what = f"{rows:,} new rows of about {size / (1 << 20):,.0f} MB"
     if rows <= MOST_ROWS and size <= MOST_BYTES:
         return Place(True, f"local: {what}")
-    return Place(False, f"spark: {what} are not collected")
+    return Place(False, f"spark: {what} are too much to collect")
 
 
 def size_if_cached(df: DataFrame) -> tuple[int, int] | None:

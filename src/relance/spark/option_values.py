@@ -36,7 +36,7 @@ def whole_number(options: Mapping[str, str], name: str, *, least: int) -> int | 
         return None
     plain = text.strip()
     if not (plain.isascii() and plain.isdecimal()) or not least <= int(plain) < 1 << 63:
-        raise InvalidInputError(f"option {name!r} must be a whole number from {least} on, got {text!r}")
+        raise InvalidInputError(f"option {name!r} must be a whole number of at least {least}, got {text!r}")
     return int(plain)
 
 
@@ -89,7 +89,7 @@ def names(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     else:
         found = [each.strip() for each in text.split(",")] if text.strip() else []
     if "" in found:
-        raise InvalidInputError(f"option {name!r} has an empty name: {text!r}")
+        raise InvalidInputError(f"option {name!r} contains an empty name: {text!r}")
     twice = sorted({each for each in found if found.count(each) > 1})
     if twice:
         raise InvalidInputError(f"option {name!r} names {twice[0]!r} twice")

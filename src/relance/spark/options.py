@@ -19,46 +19,46 @@ VECTOR_SIZE_PREFIX = "vector_size."
 READ_OPTIONS: dict[str, str] = {
     "version": "The version to read (default: the latest).",
     "tag": "The tag to read.",
-    "timestamp": "Read the version that was current at this time (ISO 8601; UTC if it has no zone).",
+    "timestamp": "Read the version that was current at this time (ISO 8601; UTC unless it has a zone).",
     "branch": "The branch to read (default: main).",
-    "columns": "The columns to read: comma-separated names, or a JSON list.",
-    "filter": "Read only rows that satisfy this Lance SQL expression; indexes are used.",
+    "columns": "The columns to read: comma-separated names or a JSON list.",
+    "filter": "Read only rows that match this Lance SQL expression; indexes are used.",
     "limit": "Read at most this many rows.",
     "with_row_id": "Add the column `_rowid` (default false).",
     "with_row_address": "Add the column `_rowaddr` (default false).",
-    "batch_size": "Rows per batch from Lance (default: depends on the width of a row).",
-    "split_rows": "Aim for this many rows per task.",
-    "split_bytes": "Aim for this many bytes per task, such as 128mb.",
-    "parallelism": "Tasks that run in parallel; used to size tasks unless another option does.",
+    "batch_size": "Rows per batch read from Lance (default: depends on the width of a row).",
+    "split_rows": "Target number of rows per task.",
+    "split_bytes": "Target number of bytes per task, such as 128mb.",
+    "parallelism": "Number of concurrent tasks; sets the task size if no other option does.",
 }
 """What a batch read takes, with its meaning."""
 
 STREAM_OPTIONS: dict[str, str] = {
-    "starting_version": "Stream changes after this version, or `latest` (default: the whole table first).",
-    "starting_timestamp": "Stream changes after this time (ISO 8601; UTC if it has no zone).",
-    "max_versions_per_batch": "Put at most this many versions into a micro-batch.",
-    "max_rows_per_batch": "Put about this many rows into a micro-batch.",
+    "starting_version": "Start after this version, or `latest` (default: start with the whole table).",
+    "starting_timestamp": "Start after this time (ISO 8601; UTC unless it has a zone).",
+    "max_versions_per_batch": "Maximum number of versions per micro-batch.",
+    "max_rows_per_batch": "Approximate number of rows per micro-batch.",
     "changes": "What to stream: `appends` (new rows) or `rows` (inserted and updated rows).",
-    "skip_changes": "Skip versions that changed or removed rows (default false: stop with an error).",
+    "skip_changes": "Continue past versions that changed or removed rows (default false: fail).",
 }
 """What a streaming read takes besides, with its meaning."""
 
 WRITE_OPTIONS: dict[str, str] = {
     "if_exists": "`error`: fail if the table exists.",
     "create_namespaces": "Create missing namespaces of the id (default false).",
-    "vector_size.<column>": "Store this array column as a vector of this many numbers.",
-    "vectors": "The same for several columns: a JSON object of columns and sizes.",
+    "vector_size.<column>": "Store this array column as vectors of this size.",
+    "vectors": "The same for several columns: a JSON object that maps columns to sizes.",
     "max_rows_per_file": "Start a new data file after this many rows.",
     "max_bytes_per_file": "Start a new data file after about this many bytes, such as 1gb.",
     "data_storage_version": "Lance file format version of a new table.",
     "stable_row_ids": "Give the rows of a new table ids that survive compaction (default false).",
     "properties": "Properties of a new table: a JSON object with string values.",
-    "job": "A name for this write, stored in the transaction property `relance.job`.",
+    "job": "Name of this write, stored as `relance.job` in its transaction properties.",
 }
 """What a write takes, with its meaning."""
 
 ADDRESS_OPTIONS: dict[str, str] = {
-    "path": "The table: its id, or the path of a Lance dataset.",
+    "path": "The table: its id or the path of a Lance dataset.",
     **config.SETTINGS,
 }
 """What says where the table is, with its meaning; `storage.*` comes on top."""
@@ -164,12 +164,12 @@ def parse_read_options(options: Mapping[str, str], *, use: Use = Use.READ) -> Re
     _refuse_others(options, use)
     given = [name for name in _EXCLUSIVE if name in options]
     if len(given) > 1:
-        raise InvalidInputError(f"options {given[0]!r} and {given[1]!r} both name a version: give one")
+        raise InvalidInputError(f"options {given[0]!r} and {given[1]!r} both select a version; use only one")
     if "tag" in options and "branch" in options:
-        raise InvalidInputError("a tag already names its branch: leave out option 'branch'")
+        raise InvalidInputError("a tag already selects its branch; leave out option 'branch'")
     for name in ("tag", "branch", "filter"):
         if name in options and not options[name].strip():
-            raise InvalidInputError(f"option {name!r} is empty: leave it out or give a value")
+            raise InvalidInputError(f"option {name!r} is empty; set a value or leave it out")
     return ReadOptions(
         address=_address(options),
         version=values.whole_number(options, "version", least=1),
@@ -196,7 +196,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     """
     if "starting_version" in options and "starting_timestamp" in options:
         raise InvalidInputError(
-            "options 'starting_version' and 'starting_timestamp' both name a start: give one"
+            "options 'starting_version' and 'starting_timestamp' both set the start; use only one"
         )
     read = parse_read_options(options, use=Use.STREAM_READ)
     return StreamOptions(
@@ -234,7 +234,7 @@ def parse_write_options(options: Mapping[str, str], *, use: Use = Use.WRITE) -> 
     _refuse_others(options, use)
     properties = values.json_map(options, "properties")
     if not all(isinstance(value, str) for value in properties.values()):
-        raise InvalidInputError("option 'properties' must be a JSON object of texts")
+        raise InvalidInputError("option 'properties' must be a JSON object with string values")
     return WriteOptions(
         address=_address(options),
         fail_if_exists=values.one_of(options, "if_exists", "error") is not None,
@@ -255,7 +255,7 @@ def _vectors(options: Mapping[str, str]) -> dict[str, int]:
     for column, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise InvalidInputError(
-                f"option 'vectors' gives {column!r} the size {size!r}: use a number from 1 on"
+                f"option 'vectors': the size of {column!r} must be at least 1, got {size!r}"
             )
     return sizes
 
@@ -286,10 +286,11 @@ def _refuse_others(options: Mapping[str, str], use: Use) -> None:
         if name.startswith(VECTOR_SIZE_PREFIX) and f"{VECTOR_SIZE_PREFIX}<column>" in _TAKEN[use]:
             continue
         if name == "paths":
-            raise InvalidInputError("several paths are given: load one table at a time, and union them")
+            raise InvalidInputError("several paths given; load one table at a time and union them")
         if name in OPTIONS or name in _FROM_SPARK or name.startswith(VECTOR_SIZE_PREFIX):
-            raise InvalidInputError(f"option {name!r} is not for {use}: leave it out")
+            raise InvalidInputError(f"option {name!r} does not apply to {use}; leave it out")
         known = _TAKEN[use] | set(ADDRESS_OPTIONS)
         near = difflib.get_close_matches(name, sorted(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))} and storage.*"
+        names = f"known options: {', '.join(sorted(known))} and storage.*"
+        hint = f"did you mean {near[0]!r}?" if near else names
         raise InvalidInputError(f"unknown option {name!r}: {hint}")

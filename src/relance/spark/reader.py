@@ -104,12 +104,13 @@ def _scan(table: PinnedTable, columns: tuple[str, ...], options: ReadOptions) ->
     for name in columns:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(dataset.schema.names)}"
+            columns_are = f"its columns are {', '.join(dataset.schema.names)}"
+            hint = f"did you mean '{near[0]}'?" if near else columns_are
             raise TableColumnNotFoundError(f"column '{name}' of table id '{table.name}': {hint}")
         if "`" in name:
             raise UnsupportedOperationError(
-                f"column '{name}' of table id '{table.name}': Lance finds no name with a backtick in it; "
-                "rename it, or name the other columns in the option 'columns'"
+                f"column '{name}' of table id '{table.name}': Lance cannot find names with a backtick; "
+                "rename it or list the other columns in option 'columns'"
             )
     if options.filter is not None:
         check_expressions([options.filter])

@@ -26,12 +26,12 @@ def register(spark: SparkSession, name: str = DEFAULT_NAME) -> None:
         InvalidInputError: the name is no identifier, or Spark has another source of this name.
     """
     if not _NAME.fullmatch(name):
-        raise InvalidInputError(f"data source name {name!r}: use letters, digits and '_'")
+        raise InvalidInputError(f"invalid data source name {name!r}: use letters, digits and '_'")
     source = _source_named(name)
     if not _try_register(spark, source) and not _register_as_active(spark, source):
         raise InvalidInputError(
-            f"data source name {name!r} is taken by another source of this session: "
-            "give another one, as in register(spark, 'relance')"
+            f"data source name {name!r} is taken by another source in this session: "
+            "choose another name, as in register(spark, 'relance')"
         )
     _REGISTERED.setdefault(spark, set()).add(name)
 

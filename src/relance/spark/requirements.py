@@ -52,7 +52,7 @@ def check_pyspark(*, least: tuple[int, int] = MIN_PYSPARK, to_do: str = "relance
         )
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < least:
         raise UnsupportedOperationError(
-            f"{to_do} needs PySpark {wanted} or newer and found {found}: {_INSTALL_PYSPARK}"
+            f"{to_do} needs PySpark {wanted} or newer, but found {found}: {_INSTALL_PYSPARK}"
         )
 
 
@@ -74,16 +74,16 @@ def check_java() -> None:
     java = _java()
     if java is None:
         raise UnsupportedOperationError(
-            f"{_NEEDS_JAVA}, and there is none on PATH or in JAVA_HOME: {_INSTALL_JAVA}"
+            f"{_NEEDS_JAVA}, but there is none on PATH or in JAVA_HOME: {_INSTALL_JAVA}"
         )
     said = _version_text(java)
     found = _VERSION_LINE.search(said)
     if found is None:
         raise UnsupportedOperationError(
-            f"{_NEEDS_JAVA}, and {java} does not run: {said.strip()[:200]!r}; {_INSTALL_JAVA}"
+            f"{_NEEDS_JAVA}, but {java} does not run: {said.strip()[:200]!r}; {_INSTALL_JAVA}"
         )
     if int(found[1]) < MIN_JAVA:
-        raise UnsupportedOperationError(f"{_NEEDS_JAVA}, and {java} is Java {found[1]}: {_INSTALL_JAVA}")
+        raise UnsupportedOperationError(f"{_NEEDS_JAVA}, but {java} is Java {found[1]}: {_INSTALL_JAVA}")
 
 
 def _java() -> str | None:

@@ -37,8 +37,8 @@ class SparkRunner:
         context = spark_context(spark)
         if context is None:
             raise UnsupportedOperationError(
-                "maintenance on Spark needs a session on the driver, not one of Spark Connect: "
-                "use engine 'local', or submit the job to the cluster"
+                "maintenance on Spark needs a session on the driver, not Spark Connect: "
+                "use engine 'local' or submit the job to the cluster"
             )
         self._context = context
         self._session = spark

@@ -101,7 +101,7 @@ def _wanted(
     app_name: str, master: str, root: str | None, properties: Mapping[str, str], conf: Mapping[str, str]
 ) -> dict[str, str]:
     if wrong := [name for name, value in properties.items() if not isinstance(value, str)]:
-        raise InvalidInputError(f"properties of a catalog are text, which these are not: {', '.join(wrong)}")
+        raise InvalidInputError(f"catalog properties must be strings, but these are not: {', '.join(wrong)}")
     return {
         **settings(local=is_local(master)),
         "spark.app.name": app_name,
@@ -130,8 +130,8 @@ def _refuse_other_settings(wanted: Mapping[str, str]) -> None:
     ]
     if differing:
         raise InvalidInputError(
-            f"a Spark session is running whose settings cannot change: {'; '.join(differing)}. "
-            "Stop it first: SparkSession.getActiveSession().stop(), or ask for the settings it has with conf="
+            f"a Spark session with other settings is already running: {'; '.join(differing)}. "
+            "Stop it first with SparkSession.getActiveSession().stop(), or pass its settings as conf="
         )
 
 

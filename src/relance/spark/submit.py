@@ -53,23 +53,21 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="jobs.py", description="Run a policy over a lake, on Spark.")
+    parser = argparse.ArgumentParser(prog="jobs.py", description="Run a policy over a lake on Spark.")
     actions = parser.add_subparsers(dest="action", required=True)
     plan = actions.add_parser("plan", help="show what a run would do")
-    plan.add_argument("--save", metavar="FILE", help="keep the plan, to be run later")
-    run = actions.add_parser("run", help="do what the policy asks for")
+    plan.add_argument("--save", metavar="FILE", help="save the plan to run it later")
+    run = actions.add_parser("run", help="run the policy")
     for each in (plan, run):
-        each.add_argument(
-            "policy", metavar="POLICY", help="the policy file, or for `run` a saved plan (.json)"
-        )
-        each.add_argument("--only", action="append", metavar="TABLE", help="only this table; may come again")
-    resume = actions.add_parser("resume", help="bring a run to its end that was stopped")
-    resume.add_argument("run", nargs="?", metavar="RUN", help="its name (default: the newest)")
+        each.add_argument("policy", metavar="POLICY", help="policy file, or a saved plan (.json) for `run`")
+        each.add_argument("--only", action="append", metavar="TABLE", help="only this table; repeatable")
+    resume = actions.add_parser("resume", help="resume an interrupted run")
+    resume.add_argument("run", nargs="?", metavar="RUN", help="name of the run (default: the most recent)")
     for each in (plan, run, resume):
-        each.add_argument("--root", help="the lake (default: spark.relance.root)")
-        each.add_argument("--engine", choices=list(Engine), default=Engine.AUTO, help="where to work")
+        each.add_argument("--root", help="root of the lake (default: spark.relance.root)")
+        each.add_argument("--engine", choices=list(Engine), default=Engine.AUTO, help="where to run")
     for each in (run, resume):
-        each.add_argument("--wait", metavar="TIME", help="wait so long for another run, such as 30m")
+        each.add_argument("--wait", metavar="TIME", help="wait this long for another run to end, such as 30m")
     return parser
 
 
@@ -100,7 +98,7 @@ def _do(spark: SparkSession, given: argparse.Namespace) -> RunRecord:
     wait = _span(given.wait)
     if given.policy.endswith(".json"):
         if only is not None:
-            raise InvalidInputError("a saved plan is run as it is: leave --only out")
+            raise InvalidInputError("a saved plan runs unchanged: leave out --only")
         saved = load_plan(given.policy)
         return runs.run(catalog, saved, engine=given.engine, spark=runner, wait=wait, progress=progress)
     return runs.run_policy(
@@ -118,7 +116,7 @@ def _policy(file: str) -> Policy:
     try:
         text = Path(file).read_bytes()
     except OSError as cause:
-        raise InvalidInputError(f"policy {file!r} cannot be read: {cause.strerror}") from cause
+        raise InvalidInputError(f"cannot read policy {file!r}: {cause.strerror}") from cause
     return parse_policy(text, file=file)
 
 

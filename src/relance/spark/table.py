@@ -92,11 +92,11 @@ def address_options(
     if "/" not in text:
         return {"path": text, **catalog_properties(spark, root, properties)}
     if root is not None:
-        raise InvalidInputError(f"{text!r} is a path: leave out root, or give the id of a table")
+        raise InvalidInputError(f"{text!r} is a path: leave out root or pass a table id")
     return {"path": text, **(properties or {})}
 
 
 def _names(columns: Sequence[str]) -> list[str]:
     if isinstance(columns, str):
-        raise InvalidInputError(f"columns must be a list of names, got the text {columns!r}")
+        raise InvalidInputError(f"columns must be a list of names, got the string {columns!r}")
     return list(columns)

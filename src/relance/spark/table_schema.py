@@ -42,7 +42,7 @@ def _vectors(struct: StructType, options: WriteOptions) -> dict[str, int]:
     known = {path.lower() for path in found}
     for column in (*options.vectors, *options.vectors_by_lower_name):
         if column.lower() not in known:
-            raise InvalidInputError(f"a vector size is given for '{column}', which is no array column")
+            raise InvalidInputError(f"a vector size is set for '{column}', which is not an array column")
     return found
 
 
@@ -60,7 +60,7 @@ def _check_size(schema: pa.Schema, column: str, size: int) -> None:
     kind = schema.field(index).type if index >= 0 else None
     if kind is not None and pa.types.is_fixed_size_list(kind) and kind.list_size != size:
         raise TableSchemaValidationError(
-            f"column '{column}' has vectors of {kind.list_size} in the table, and {size} is declared"
+            f"column '{column}' has vectors of size {kind.list_size} in the table, not {size}"
         )
 
 
@@ -70,7 +70,7 @@ def _check_storage_version(schema: pa.Schema, version: str | None) -> None:
     for field in schema:
         if _holds_map(field.type):
             raise UnsupportedOperationError(
-                f"column '{field.name}' holds a map, which data_storage_version {version} cannot: use 2.2"
+                f"column '{field.name}' holds a map, which needs data_storage_version 2.2, not {version}"
             )
 
 

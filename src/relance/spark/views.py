@@ -99,7 +99,7 @@ class Attached:
         taken = self._taken()
         for name, parts in found.items():
             if name.lower() in taken:
-                self._skip(parts, f"the session has another temporary view '{name}': drop that one first")
+                self._skip(parts, f"the session has another temporary view '{name}'; drop it first")
             else:
                 self._show(name, parts)
 
@@ -120,7 +120,7 @@ class Attached:
         for group in alike.values():
             for parts in group if len(group) > 1 else ():
                 others = ", ".join(format_id(each) for each in group if each != parts)
-                self._skip(parts, f"Spark does not tell its name from {others}: use relance.spark.table")
+                self._skip(parts, f"Spark cannot tell its name from {others}; use relance.spark.table")
         return {".".join(group[0]): group[0] for group in alike.values() if len(group) == 1}
 
     def _taken(self) -> set[str]:

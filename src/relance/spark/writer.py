@@ -70,7 +70,7 @@ def catalog_address(options: WriteOptions) -> CatalogAddress:
     """
     if not isinstance(options.address, CatalogAddress):
         raise UnsupportedOperationError(
-            f"'{options.address}' cannot be written: give the id of a table and option 'root', "
+            f"cannot write to '{options.address}': pass a table id and option 'root', "
             "or a path that ends in '<name>.lance'"
         )
     return options.address

@@ -112,7 +112,7 @@ def test_it_works_in_every_mode_and_says_what_it_did(tmp_path: Path, mode: str, 
     planned = run(place, Compact(), dry_run=True).planned
     assert planned is not None
     assert (planned.rows, planned.files) == (6 * EACH, 6)
-    assert planned.note == "6 of 6 fragments are written anew"
+    assert planned.note == "rewrites 6 of 6 fragments"
     assert planned.bytes == sum(
         file.file_size_bytes for each in at(place).get_fragments() for file in each.metadata.files
     )

@@ -181,7 +181,7 @@ def test_a_clone_keeps_the_files_that_it_names(root: Root, dropped: bool) -> Non
         root.catalog.drop_table({"id": ["copy"]})
     result = root.run(_now(), T)[0]
     assert result.effect is not None
-    assert result.effect.note == "3 files stay for clones"
+    assert result.effect.note == "3 files kept for clones"
     assert sorted(lance.dataset(str(folder)).to_table()["a"].to_pylist()) == [1, 2, 3]
     assert len(root.dataset("t").versions()) == 1
 
@@ -391,7 +391,7 @@ def test_on_s3_the_same_is_done(s3_root: Root, giant_files: int) -> None:
     job = CleanUp(ALL, allow_young=True, giant_files=giant_files)
     result = s3_root.run(job, T, giant_seconds=0)[0]
     assert result.effect is not None
-    assert result.effect.note == "3 files stay for clones"
+    assert result.effect.note == "3 files kept for clones"
     assert s3_root.values("t") == [1, 3, 4]
     clone = lance.dataset(f"{s3_root.uri}/copy", storage_options=s3_root.options)
     assert sorted(clone.to_table()["a"].to_pylist()) == [1, 2, 3]

@@ -149,7 +149,7 @@ def test_a_directory_with_versions_goes_only_when_that_is_asked_for(tmp_path: Pa
     age(tmp_path / "root", 2 * DAY)
     effect = root.run(RemoveOrphans())[0].effect
     assert effect is not None
-    assert (effect.files, effect.note) == (0, "0 directories removed; stay: 1 with versions")
+    assert (effect.files, effect.note) == (0, "0 directories removed; kept: 1 with versions")
     effect = root.run(RemoveOrphans(with_versions=True))[0].effect
     assert effect is not None
     assert effect.files > 2
@@ -169,7 +169,7 @@ def test_a_directory_that_a_clone_reads_stays_until_the_clone_is_gone(tmp_path: 
         age(tmp_path / "root", 2 * DAY)
         effect = root.run(RemoveOrphans(with_versions=True))[0].effect
         assert effect is not None
-        assert (effect.files, effect.note) == (0, "0 directories removed; stay: 1 read by clones")
+        assert (effect.files, effect.note) == (0, "0 directories removed; kept: 1 read by clones")
     root.catalog.undrop_table(["clone"])
     assert root.values("clone") == [4]
     root.catalog.drop_table({"id": ["clone"]})

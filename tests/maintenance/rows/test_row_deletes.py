@@ -207,7 +207,7 @@ def test_a_predicate_that_cannot_be_used_is_refused_before_any_work(flat: LocalP
 
 def test_tables_must_be_named_and_be_there(flat: LocalPlace) -> None:
     make(flat)
-    with pytest.raises(InvalidInputError, match="name the tables"):
+    with pytest.raises(InvalidInputError, match="name at least one table"):
         maintain(ref_to(flat), DeleteRows("true"))
     (result,) = maintain(ref_to(flat), DeleteRows("true"), [["other"]]).results
     assert result.error is not None

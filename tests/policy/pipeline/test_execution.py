@@ -230,7 +230,7 @@ def test_totals_and_changes_tell_before_and_after(lake: Lake) -> None:
 def test_progress_is_told(lake: Lake) -> None:
     told: list[Progress] = []
     run_policy(lake.catalog, the_policy(), progress=told.append)
-    assert {each.job for each in told} >= {"look at", "dry run", *(kind.value for kind in Kind)}
+    assert {each.job for each in told} >= {"inspect", "dry run", *(kind.value for kind in Kind)}
     for job in {each.job for each in told}:
         last = [each for each in told if each.job == job][-1]
         assert last.done == last.total

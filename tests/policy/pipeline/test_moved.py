@@ -31,7 +31,7 @@ def _refused(lake: Lake, file: Path) -> RunRecord:
     before = lake.state()
     record = run(lake.catalog, load_plan(file, root=lake.uri))
     assert record.state is RunState.REFUSED
-    assert "plan again" in record.message
+    assert "re-plan" in record.message
     assert lake.state() == before, "nothing was done"
     return record
 
@@ -72,17 +72,17 @@ def test_a_run_begins_when_it_is_run_not_when_it_was_planned(lake: Lake, tmp_pat
 def test_an_edited_plan_is_refused(lake: Lake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     file.write_text(file.read_text().replace('"readings"', '"r"', 1))
-    with pytest.raises(InvalidInputError, match="was changed since it was saved"):
+    with pytest.raises(InvalidInputError, match="was modified after it was saved"):
         load_plan(file)
 
 
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("{", "is no plan"),
-        ("[]", "is no plan"),
+        ("{", "is not a plan"),
+        ("[]", "is not a plan"),
         ('{"relance_plan": 99}', "format 99"),
-        ('{"relance_plan": 1, "hash": "x", "plan": {}}', "was changed"),
+        ('{"relance_plan": 1, "hash": "x", "plan": {}}', "was modified"),
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, text: str, match: str) -> None:
@@ -97,7 +97,7 @@ def test_a_plan_with_the_right_hash_and_the_wrong_content_is_refused(tmp_path: P
     body = {"run": 5}
     whole = {"relance_plan": 1, "hash": digest(dumps(body)), "plan": body}
     (tmp_path / "plan.json").write_text(json.dumps(whole))
-    with pytest.raises(InvalidInputError, match=r"plan\.run is '5'"):
+    with pytest.raises(InvalidInputError, match=r"invalid plan\.run: '5'"):
         load_plan(tmp_path / "plan.json")
 
 

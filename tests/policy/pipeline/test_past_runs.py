@@ -104,7 +104,7 @@ def test_rows_that_were_written_twice_count_once(lake: Lake) -> None:
 def test_a_history_of_another_release_is_left_alone(lake: Lake) -> None:
     run_policy(lake.catalog, the_policy())
     lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}").update_schema_metadata({"relance.history": "2"})
-    with pytest.raises(InvalidTableStateError, match="another release"):
+    with pytest.raises(InvalidTableStateError, match="a different release"):
         history(lake.catalog)
 
 

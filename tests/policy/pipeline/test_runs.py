@@ -120,7 +120,7 @@ def test_a_run_that_is_killed_before_its_plan_is_kept_did_nothing(model: Path, t
     before = lake.state()
     assert _process("run", lake, 1).returncode == -9
     assert lake.state() == before
-    with pytest.raises(TransactionNotFoundError, match="nothing to resume"):
+    with pytest.raises(TransactionNotFoundError, match="no interrupted run to resume"):
         resume(lake.catalog)
 
 
@@ -221,12 +221,12 @@ def test_a_plan_is_run_once(lake: Lake) -> None:
         with_points(Points(6, _stop), patch.setattr)
         with pytest.raises(_StoppedError):
             run(lake.catalog, made)
-    with pytest.raises(InvalidInputError, match="has begun already"):
+    with pytest.raises(InvalidInputError, match="has already started"):
         run(lake.catalog, made)
     assert resume(lake.catalog, made.run).state is RunState.DONE
     with pytest.raises(TransactionNotFoundError, match="cannot be resumed"):
         resume(lake.catalog, made.run)
     kept = run_record(lake.catalog, made.run)
-    with pytest.raises(InvalidInputError, match="has ended already"):
+    with pytest.raises(InvalidInputError, match="has already ended"):
         run(lake.catalog, made)
     assert run_record(lake.catalog, made.run) == kept, "the history still says what it did"

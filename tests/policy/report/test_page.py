@@ -158,7 +158,7 @@ def test_ten_thousand_tables_give_a_small_page_that_counts_the_rest() -> None:
     failed = sum(each.outcome is Outcome.FAILED for each in record.actions)
     shown = len(re.findall('class="outcome ', text))
     assert shown == MOST_FAILED < failed
-    assert f"{len(record.actions) - shown:,} more actions not shown here: {failed - shown} failed" in text
+    assert f"{len(record.actions) - shown:,} more actions not shown: {failed - shown} failed" in text
     assert "9,980 other tables" in text or "9,989 other tables" in text
 
 
@@ -187,7 +187,7 @@ def test_actions_beyond_the_limit_are_counted_by_outcome() -> None:
     text = to_html(night(200, failures=False))
     assert len(re.findall('class="outcome ', text)) == MOST_ACTIONS
     assert re.search(
-        r"more actions not shown here: \d+ done, \d+ nothing to do\. The JSON has them all\.", text
+        r"more actions not shown: \d+ done, \d+ nothing to do\. The JSON report lists them all\.", text
     )
 
 
@@ -198,7 +198,7 @@ def test_tables_that_could_not_be_read_are_told_and_those_without_a_name_are_cou
     assert "manifest 7 is missing" in to_html(run)
     assert run.after is not None
     more = replace(run, after=replace(run.after, unreadable=4))
-    assert "3 more tables not shown here." in to_html(more)
+    assert "3 more tables not shown." in to_html(more)
 
 
 def test_a_refused_run_says_first_that_nothing_was_done_and_why() -> None:
@@ -206,7 +206,7 @@ def test_a_refused_run_says_first_that_nothing_was_done_and_why() -> None:
     page = Page(text)
     assert "Refused, nothing was done" in page.text_in("p")
     assert text.index("max_bytes_deleted is 50 GB") < text.index("<h2>")
-    assert "Nothing was run, so nothing took time." in text
+    assert "Nothing ran, so there are no times." in text
 
 
 @pytest.mark.parametrize("record", [a_run(), a_run(state=RunState.PLANNED)])

@@ -147,7 +147,7 @@ def test_a_record_of_an_older_writer_takes_defaults_and_of_a_newer_one_is_read_a
 
 @pytest.mark.parametrize("document", [None, [], "x", 3, {}, {"run": "x"}])
 def test_what_is_no_record_is_refused(document: Any) -> None:
-    with pytest.raises(InvalidInputError, match="not the record of a run"):
+    with pytest.raises(InvalidInputError, match="not a run record"):
         from_json(document)
 
 

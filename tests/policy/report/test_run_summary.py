@@ -91,14 +91,14 @@ def test_an_interrupted_run_does_not_count_what_was_not_begun() -> None:
     waiting = did(Kind.PURGE, "b", Outcome.PLANNED, planned=Estimate(bytes=500))
     found = summary(a_run([begun, waiting], state=RunState.RUNNING))
     assert found.headline == (
-        "Under way or interrupted: 1 of 2 actions done on 2 tables, 1 not begun; 3 B freed."
+        "In progress or interrupted: 1 of 2 actions done on 2 tables, 1 not started; 3 B freed."
     )
 
 
 def test_a_run_with_nothing_to_do_says_so() -> None:
     assert summary(a_run()).headline == "Nothing to do: the lake has no tables."
     some = replace(a_run(), before=Totals(tables=3), after=Totals(tables=3))
-    assert summary(some).headline == "Nothing to do: every table is as the policy wants it."
+    assert summary(some).headline == "Nothing to do: every table complies with the policy."
 
 
 @pytest.mark.parametrize("name", list(every_run()))
@@ -129,10 +129,10 @@ def test_tables_are_ordered_by_change_and_the_rest_is_summed() -> None:
     chosen = bytes_by_table(a_run(changes=changes))
     assert [bar.label for bar in chosen.bars[:2]] == ["t24", "t23"]
     assert len(chosen.bars) == TOP
-    assert chosen.rest == "5 other tables together: 5.01 kB before, 5 kB after."
+    assert chosen.rest == "5 other tables in total: 5.01 kB before, 5 kB after."
     assert (
         versions_by_table(a_run(changes=changes)).rest
-        == "5 other tables together: 5,010 before, 5,000 after."
+        == "5 other tables in total: 5,010 before, 5,000 after."
     )
 
 

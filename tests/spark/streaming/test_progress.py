@@ -285,5 +285,5 @@ def test_a_file_that_cannot_be_read_is_named(context: Context, body: bytes) -> N
 
 
 def test_the_id_of_a_query_is_part_of_a_file_name_or_refused() -> None:
-    with pytest.raises(InvalidInputError, match="no id of a streaming query"):
+    with pytest.raises(InvalidInputError, match="invalid streaming query id"):
         progress_key("t.lance", "../x")

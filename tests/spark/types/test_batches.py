@@ -89,7 +89,7 @@ def test_each_type_may_be_not_null(sample: Sample) -> None:
     assert (
         _values(_to_lance(seen, pa.schema([pa.field("c", sample.arrow, nullable=False)]))) == kept.to_pylist()
     )
-    with pytest.raises(TableSchemaValidationError, match="column 'c' takes no nulls, but 1 values are null"):
+    with pytest.raises(TableSchemaValidationError, match="column 'c' is not nullable, but 1 values are null"):
         _to_lance(_to_spark(_batch(sample.array)), pa.schema([pa.field("c", sample.arrow, nullable=False)]))
 
 
@@ -156,7 +156,7 @@ def test_half_floats_keep_what_is_not_a_number() -> None:
 def test_ragged_vectors_are_refused_with_both_sizes(rows: list[Any]) -> None:
     batch = _batch(pa.array(rows, pa.list_(pa.float32())))
     with pytest.raises(
-        TableSchemaValidationError, match=r"column 'c' holds vectors of 2 values, but one with [013] "
+        TableSchemaValidationError, match=r"column 'c' holds vectors of size 2, but one has [013] "
     ):
         _to_lance(batch, pa.schema([("c", pa.list_(pa.float32(), 2))]))
 
@@ -174,13 +174,13 @@ def test_nulls_inside_are_refused_only_where_they_can_be_seen() -> None:
     loose = pa.struct([("x", pa.int64())])
     fine = pa.StructArray.from_arrays([pa.array([1, None])], names=["x"], mask=pa.array([False, True]))
     assert _values(_to_lance(_batch(fine), pa.schema([("c", part)]))) == [{"x": 1}, None]
-    with pytest.raises(TableSchemaValidationError, match=r"column 'c\.x' takes no nulls, but 1 values"):
+    with pytest.raises(TableSchemaValidationError, match=r"column 'c\.x' is not nullable, but 1 values"):
         _to_lance(_batch(pa.array([{"x": None}, None], loose)), pa.schema([("c", part)]))
     never = pa.field("item", pa.int64(), nullable=False)
-    with pytest.raises(TableSchemaValidationError, match=r"column 'c\.element' takes no nulls"):
+    with pytest.raises(TableSchemaValidationError, match=r"column 'c\.element' is not nullable"):
         _to_lance(_batch(pa.array([[1, None]])), pa.schema([("c", pa.list_(never))]))
     values = pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))
-    with pytest.raises(TableSchemaValidationError, match=r"column 'c\.value' takes no nulls"):
+    with pytest.raises(TableSchemaValidationError, match=r"column 'c\.value' is not nullable"):
         _to_lance(
             _batch(pa.array([[("a", None)]], pa.map_(pa.string(), pa.int64()))), pa.schema([("c", values)])
         )
@@ -241,12 +241,16 @@ def test_spark_gets_the_columns_and_parts_it_asks_for() -> None:
 @pytest.mark.parametrize(
     ("asked", "error", "message"),
     [
-        (("m", sql.LongType()), TableColumnNotFoundError, "column 'm' is not in the table, which has: n, s"),
+        (
+            ("m", sql.LongType()),
+            TableColumnNotFoundError,
+            "column 'm' is not in the table; its columns are: n, s",
+        ),
         (("N", sql.LongType()), TableSchemaValidationError, "column 'N' is called 'n'"),
         (
             ("n", sql.IntegerType()),
             TableSchemaValidationError,
-            "column 'n' is bigint, which does not go into int",
+            "column 'n' is bigint, which does not fit into int",
         ),
         (("n", sql.StringType()), TableSchemaValidationError, "column 'n' is bigint"),
         (

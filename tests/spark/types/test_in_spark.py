@@ -175,6 +175,6 @@ def test_spark_shows_the_column_when_a_value_does_not_fit(in_new_york: SparkSess
     lance.write_dataset(pa.schema([("v", pa.list_(pa.float32(), 2))]).empty_table(), path)
     frame = in_new_york.sql("SELECT array(1.0F, 2.0F, 3.0F) AS v")
     check_append(frame.schema, lance.dataset(path).schema)
-    with pytest.raises(Exception, match="column 'v' holds vectors of 2 values, but one with 3 came"):
+    with pytest.raises(Exception, match="column 'v' holds vectors of size 2, but one has 3 values"):
         _append(frame, path)
     assert lance.dataset(path).count_rows() == 0

@@ -154,7 +154,7 @@ def test_inside_structs_lance_takes_any_name() -> None:
 
 
 def test_a_name_that_comes_twice_is_refused() -> None:
-    with pytest.raises(TableSchemaValidationError, match=r"column 'id' is there twice"):
+    with pytest.raises(TableSchemaValidationError, match=r"column 'id' occurs twice"):
         lance_schema(sql.StructType().add("id", "long").add("id", "string"), vectors={})
 
 
@@ -226,7 +226,7 @@ APPENDS: list[tuple[str, dict[str, Any], str]] = [
     (
         "an unknown column",
         {"id": "long", "more": "long"},
-        "column 'more' is not in the table, which has: id, s",
+        "column 'more' is not in the table; its columns are: id, s",
     ),
     ("a missing column", {"s": "struct"}, "column 'id' is missing"),
     ("another case", {"ID": "long"}, "column 'ID' is called 'id'"),

@@ -52,9 +52,11 @@ class Compact:
         for setting in ("target_rows", "target_bytes", "partial_progress", "batch_size"):
             value = getattr(self, setting)
             if value is not None and value < 1:
-                raise InvalidInputError(f"{setting} is {value}: it must be at least 1")
+                raise InvalidInputError(f"{setting} must be at least 1, got {value}")
         if not 0 <= self.deletion_threshold <= 1:
-            raise InvalidInputError(f"deletion_threshold is {self.deletion_threshold}: it is a share, 0 to 1")
+            raise InvalidInputError(
+                f"deletion_threshold must be between 0 and 1, got {self.deletion_threshold}"
+            )
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         """Return all tables."""
@@ -136,7 +138,7 @@ class CompactPlan:
     def estimate(self) -> Estimate:
         """The fragments that are written anew: their rows, files and bytes."""
         found = figures_of_fragments(old for each in self.tasks for old in each.task.fragments)
-        note = f"{found.fragments} of {self.before.fragments} fragments are written anew"
+        note = f"rewrites {found.fragments} of {self.before.fragments} fragments"
         return Estimate(found.rows or 0, found.files or 0, found.bytes or 0, note=note)
 
     def land(self, context: Context, values: Sequence[Any]) -> Sequence[Any]:

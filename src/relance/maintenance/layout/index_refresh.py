@@ -58,9 +58,9 @@ class RefreshIndexes:
 
     def __post_init__(self) -> None:
         if self.max_lag_rows < 0 or self.segment_rows < 1:
-            raise InvalidInputError("max_lag_rows must be at least 0, and segment_rows at least 1")
+            raise InvalidInputError("max_lag_rows must be at least 0 and segment_rows at least 1")
         if not 0 <= self.max_lag_ratio <= 1:
-            raise InvalidInputError(f"max_lag_ratio is {self.max_lag_ratio}: it is a share, 0 to 1")
+            raise InvalidInputError(f"max_lag_ratio must be between 0 and 1, got {self.max_lag_ratio}")
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         """Return all tables."""

@@ -31,7 +31,8 @@ class MaintainManifest:
             UnsupportedOperationError: the catalog is opened without a manifest.
         """
         if table:
-            raise InvalidInputError(f"'{'$'.join(table)}' is a table: this works on the manifest, name none")
+            name = "$".join(table)
+            raise InvalidInputError(f"maintain manifest works on the whole catalog: leave out table '{name}'")
         due = plan_manifest(context)
         return None if due == UpkeepReport() else ManifestPlan(due)
 

@@ -113,7 +113,9 @@ def _refused(context: Context, place: Place, target: Target, value: Rewritten) -
 
     A store that lost the answer to a commit, and tried again, reports a conflict with this very commit.
     """
-    error = ConcurrentModificationError(f"{place.what}: others changed what was to be compacted: plan again")
+    error = ConcurrentModificationError(
+        f"{place.what}: another client changed the fragments to compact; retry"
+    )
     try:
         version = _version_with(target, place.version, _files_of(value))
     except RelanceError:

@@ -203,8 +203,8 @@ def ambiguous(key: dict[str, Any], number: int) -> InvalidInputError:
     """Return the error about new rows that have the same key."""
     example = ", ".join(f"{name} = {value!r}" for name, value in key.items())
     return InvalidInputError(
-        f"{number} new rows have the key {example}: keep one of them, "
-        "as dropDuplicates of a DataFrame does, and merge again"
+        f"{number} new rows have the same key ({example}): keep one of them, "
+        "for example with DataFrame.dropDuplicates, and retry the merge"
     )
 
 

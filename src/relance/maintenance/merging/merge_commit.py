@@ -106,14 +106,14 @@ def _require_files(context: Context, plan: MergePlan, target: Target, work: Work
     """Check that this is still the table of the plan, with the files that were added to it."""
     if target.found.directory != plan.write.directory:
         raise ConcurrentModificationError(
-            f"table id '{plan.table.name}' was moved or replaced while it was merged into: merge again"
+            f"table id '{plan.table.name}' was moved or replaced during the merge; retry the merge"
         )
     files = _files(plan, work)
     missing = len(files) - len(context.storage.which_exist(files))
     if missing:
         raise ConcurrentModificationError(
-            f"{missing} of {len(files)} files of a merge into table id '{plan.table.name}' are gone, "
-            "as after a purge: merge again"
+            f"{missing} of {len(files)} files written by a merge into table id '{plan.table.name}' "
+            "were deleted, possibly by a purge; retry the merge"
         )
 
 

@@ -45,14 +45,14 @@ _BLOB = b"lance-encoding:blob"
 def why_not_here(plan: MergePlan) -> str | None:
     """Return why a merge cannot be done in this process; None if it can."""
     if plan.clauses.update_if is not None:
-        return "update_if is a condition of Spark"
+        return "update_if is a Spark expression"
     schema = plan.write.schema
     for name in plan.on:
         if not is_simple(schema.field(name).type):
-            return f"key column '{name}' is of type {schema.field(name).type}"
+            return f"key column '{name}' has type {schema.field(name).type}"
     for field in schema:
         if isinstance(field.type, pa.BaseExtensionType) or _BLOB in (field.metadata or {}):
-            return f"column '{field.name}' holds blobs or values of an extension type"
+            return f"column '{field.name}' holds blobs or an extension type"
     return None
 
 

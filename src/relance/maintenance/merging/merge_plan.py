@@ -76,11 +76,11 @@ def parse_clauses(
         delete_if=delete_if,
     )
     if not (clauses.update or clauses.insert or clauses.delete):
-        raise InvalidInputError("the merge has nothing to do: ask for at least one clause")
+        raise InvalidInputError("the merge has nothing to do: set at least one clause")
     if update_if is not None and not clauses.update:
-        raise InvalidInputError("update_if needs when_matched='update_all'")
+        raise InvalidInputError("update_if requires when_matched='update_all'")
     if delete_if is not None and not clauses.delete:
-        raise InvalidInputError("delete_if needs when_not_matched_by_source='delete'")
+        raise InvalidInputError("delete_if requires when_not_matched_by_source='delete'")
     return clauses
 
 
@@ -127,7 +127,9 @@ def plan_merge(context: Context, request: MergeRequest) -> MergePlan:
     found = open_for_writing(context, request.parts).found
     write = plan_write(context, WriteRequest(request.parts, WriteMode.APPEND, _checked(request)))
     if write.fields is None or write.directory != found.directory:
-        raise ConcurrentModificationError(f"table id '{write.table_id}' was replaced meanwhile: merge again")
+        raise ConcurrentModificationError(
+            f"table id '{write.table_id}' was replaced during the merge; retry the merge"
+        )
     table = pin_table(context, request.parts, Moment(version=write.seen_version))
     dataset = table.open()
     numbers = [fragment.fragment_id for fragment in dataset.get_fragments()]
@@ -147,11 +149,11 @@ def plan_merge(context: Context, request: MergeRequest) -> MergePlan:
 def _checked(request: MergeRequest) -> Callable[[pa.Schema | None], pa.Schema]:
     def schema_for(existing: pa.Schema | None) -> pa.Schema:
         if existing is None:
-            raise ConcurrentModificationError("the table went away while the merge was planned: merge again")
+            raise ConcurrentModificationError("the table was removed during the merge; retry the merge")
         missing = [name for name in request.on if name not in existing.names]
         if missing:
             raise TableColumnNotFoundError(
-                f"key column '{missing[0]}' is not in the table, which has: {', '.join(existing.names)}"
+                f"key column '{missing[0]}' is not in the table; its columns are: {', '.join(existing.names)}"
             )
         request.check(existing)
         return existing

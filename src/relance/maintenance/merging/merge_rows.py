@@ -61,7 +61,7 @@ def merge(
         tuple(table), keys, clauses, lambda schema: check_rows(rows.schema, schema, clauses)
     )
     result = run_merge(open_catalog(reference), request, HereEngine(rows, fitted), dry_run=dry_run)
-    return replace(result, engine="local: the rows are here")
+    return replace(result, engine="local: the rows are in this process")
 
 
 def parse_keys(on: str | Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
@@ -72,11 +72,11 @@ def parse_keys(on: str | Sequence[str], columns: Sequence[str]) -> tuple[str, ..
     """
     keys = (on,) if isinstance(on, str) else tuple(on)
     if not keys or len(set(keys)) != len(keys):
-        raise InvalidInputError("'on' must name the columns of the key, each of them once")
+        raise InvalidInputError("'on' must name each key column exactly once")
     for name in keys:
         if name not in columns:
             raise InvalidInputError(
-                f"key column '{name}' is not in the new rows, which have: {', '.join(columns)}"
+                f"key column '{name}' is not in the new rows; their columns are: {', '.join(columns)}"
             )
     return keys
 
@@ -88,20 +88,21 @@ def check_rows(given: pa.Schema, existing: pa.Schema, clauses: Clauses) -> None:
         TableSchemaValidationError: a column is unknown, there twice, of another kind, or missing.
     """
     for field in given:
-        if field.name not in existing.names or given.names.count(field.name) > 1:
+        if field.name not in existing.names:
             raise TableSchemaValidationError(
-                f"column '{field.name}' must be in the table, which has: {', '.join(existing.names)}, "
-                "and once in the new rows"
+                f"column '{field.name}' is not in the table; its columns are: {', '.join(existing.names)}"
             )
+        if given.names.count(field.name) > 1:
+            raise TableSchemaValidationError(f"column '{field.name}' occurs twice in the new rows")
         wanted = existing.field(field.name).type
         if not _fits(field.type, wanted):
             raise TableSchemaValidationError(
-                f"column '{field.name}' is of type {field.type}, and in the table of {wanted}: cast it"
+                f"column '{field.name}' has type {field.type}, but {wanted} in the table; cast it"
             )
     for field in existing:
         if clauses.insert and not field.nullable and field.name not in given.names:
             raise TableSchemaValidationError(
-                f"column '{field.name}' is missing, and the table takes no nulls in it; add it to the rows"
+                f"column '{field.name}' is missing and not nullable in the table; add it to the rows"
             )
 
 
@@ -117,7 +118,7 @@ def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         column = rows[field.name]
         if column.null_count and not field.nullable:
             raise TableSchemaValidationError(
-                f"column '{field.name}' has {column.null_count} nulls, and the table takes none in it"
+                f"column '{field.name}' has {column.null_count} nulls but is not nullable in the table"
             )
         try:
             columns.append(column if column.type == field.type else pc.cast(column, field.type))

@@ -75,7 +75,7 @@ def write_rows(plan: MergePlan, rows: Iterable[NewRows]) -> Written:
             old = each.addresses.drop_null()
             if plan.stable_row_ids and len(old):
                 if inserted or each.addresses.slice(0, len(old)).null_count or each.row_ids is None:
-                    raise InternalError("rows that replace others must come before inserted ones")
+                    raise InternalError("updated rows must come before inserted rows")
                 row_ids.append(each.row_ids.slice(0, len(old)).to_numpy(zero_copy_only=False))
             addresses.append(old.to_numpy(zero_copy_only=False).astype(np.int64))
             inserted += len(each.addresses) - len(old)

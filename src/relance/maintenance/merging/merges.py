@@ -107,7 +107,8 @@ def _check_keys(context: Context, plan: MergePlan, work: Work, engine: MergeEngi
         latest = plan.table.version if head is None else head.version
         if latest > plan.table.version and work.inserted and engine.count_same_keys(plan, latest):
             raise ConcurrentModificationError(
-                f"another client added rows with the same keys to table id '{plan.table.name}': merge again"
+                f"another client added rows with the same keys to table id '{plan.table.name}'; "
+                "retry the merge"
             )
     except RelanceError:
         with suppress(RelanceError):

@@ -102,8 +102,8 @@ def _look_at(context: Context, session: lance.Session | None, directory: str) ->
             if attempt < _ATTEMPTS - 1:
                 continue  # its files may be going under our hands
             raise InvalidTableStateError(
-                f"the table at '{directory}' cannot be read, so nobody can tell which files of others it "
-                "names: mend it, or drop and purge it, or clean with look_for_clones=False"
+                f"cannot read the table at '{directory}', which may be a shallow clone that uses files of "
+                "other tables: repair it, drop and purge it, or pass look_for_clones=False"
             ) from cause
         return Clone(directory, bases) if bases else None
     return None

@@ -89,7 +89,7 @@ def find_orphans(context: Context, before: datetime, *, with_versions: bool) -> 
     directories = context.storage.list_level("").directories
     if context.manifest is None and MANIFEST_DIRECTORY in directories:
         raise UnsupportedOperationError(
-            "this root has a manifest, which may name directories: "
+            "this root has a manifest that may refer to the directories: "
             "open the catalog with manifest_enabled=true"
         )
     named = _named(context)

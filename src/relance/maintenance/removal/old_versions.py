@@ -87,7 +87,9 @@ class CleanUp:
         target = open_for_writing(context, table, session=shared.session)
         manifests = list_manifests(context.storage, target.found.directory, None)
         if not manifests:
-            raise ConcurrentModificationError(f"table id '{target.found.table_id}' has no version any more")
+            raise ConcurrentModificationError(
+                f"table id '{target.found.table_id}' no longer has any version; retry"
+            )
         with target.errors():
             versions = _versions(target.dataset, policy, manifests)
             chosen = policy.choose(self._known(versions), tags_of(target.dataset))
@@ -106,16 +108,15 @@ class CleanUp:
             return policy
         if policy.delete_unverified:
             raise InvalidInputError(
-                "delete_unverified takes files of jobs that are under way: "
-                "pass allow_young=True if there are none"
+                "delete_unverified removes files of jobs in progress: pass allow_young=True if there are none"
             )
         floor = now - FLOOR
         if policy.before_timestamp is None:
             return replace(policy, before_timestamp=floor)
         if policy.before_timestamp > floor:
             raise InvalidInputError(
-                "the policy takes versions younger than 24 hours, which jobs may be using: "
-                "let it begin earlier, or pass allow_young=True"
+                "the policy removes versions younger than 24 hours, which jobs may still use: "
+                "choose an earlier time or pass allow_young=True"
             )
         return policy
 
@@ -203,7 +204,7 @@ class CleanedInTasks:
         )
 
     def _note(self) -> str:
-        return f"{self.kept_for_clones} files stay for clones" if self.kept_for_clones else ""
+        return f"{self.kept_for_clones} files kept for clones" if self.kept_for_clones else ""
 
 
 def _plan_files(
@@ -258,13 +259,13 @@ def _named(
 ) -> list[tuple[str, int, str]]:
     """Return the files that Lance lets go, relative to the table's directory, with size and kind."""
     if explained.candidate_files_truncated:
-        raise InternalError(f"the table at '{directory}' has more files to remove than can be told at once")
+        raise InternalError(f"the table at '{directory}' has more files to remove than Lance can list")
     before = "/".join(each for each in (context.root.path.strip("/"), directory) if each) + "/"
     found = []
     for each in explained.candidate_files:
         if not each.path.startswith(before):
             raise InternalError(
-                f"Lance would remove '{each.path}', which is not in '{before}': nothing was removed"
+                f"Lance would remove '{each.path}', which is outside '{before}'; nothing was removed"
             )
         found.append((each.path[len(before) :], int(each.size_bytes or 0), str(each.kind)))
     return found

@@ -59,8 +59,8 @@ class RemoveOrphans:
             raise InvalidInputError(f"older_than must not be negative, got {self.older_than}")
         if self.older_than < FLOOR and not self.allow_young:
             raise InvalidInputError(
-                "directories younger than 24 hours may belong to a create that is under way: "
-                f"older_than={self.older_than} needs allow_young=True"
+                "directories younger than 24 hours may belong to a create in progress: "
+                f"older_than={self.older_than} requires allow_young=True"
             )
         if self.rate_limit is not None and self.rate_limit <= 0:
             raise InvalidInputError(f"rate_limit must be above 0, got {self.rate_limit}")
@@ -76,7 +76,7 @@ class RemoveOrphans:
             UnsupportedOperationError: the root has a manifest, and the catalog is opened without it.
         """
         if table:
-            raise InvalidInputError("orphans are looked for in the root as a whole: name no table")
+            raise InvalidInputError("remove orphans works on the whole root: name no table")
         skew = context.timing.clock_skew if not self.allow_young else timedelta(0)
         before = context.clock.now() - self.older_than - skew
         found = find_orphans(context, before, with_versions=self.with_versions)
@@ -129,7 +129,7 @@ class OrphanPlan:
 
 
 def _kept(found: Findings) -> str:
-    return f"; stay: {found.note()}" if found.kept else ""
+    return f"; kept: {found.note()}" if found.kept else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class RemoveDirectory:
     def _remove(self, context: Context) -> Outcome:
         directory = self.orphan.directory
         if kind_of(context, directory) is not self.orphan.kind or _is_named(context, directory):
-            return Outcome(directory, kept="something came to name it")
+            return Outcome(directory, kept="now in use")
         infos = measure(context.storage.list_recursive(directory), self.before)
         if isinstance(infos, Kept):
             # A run that was killed and begun again finds nothing: that is what it wanted.
@@ -171,7 +171,7 @@ class RemoveDirectory:
         removed = Outcome(directory)
         for batch in paced(infos, self.rate):
             if kind_of(context, directory) is not Kind.OWN or _is_named(context, directory):
-                raise ConcurrentModificationError(f"'{directory}' became a table while it was removed")
+                raise ConcurrentModificationError(f"'{directory}' became a table while it was being removed")
             # Only what was listed: a file that comes now belongs to somebody.
             context.storage.delete_many(each.key for each in batch)
             total = removed.bytes + sum(each.size for each in batch)
@@ -200,7 +200,7 @@ def _purge_at_home(context: Context, directory: str, options: PurgeOptions) -> P
         ConcurrentModificationError: the create was finished after all, or another client moved the marker.
     """
     name = directory.removesuffix(TABLE_SUFFIX)
-    require_replace(context.storage, to_do="removing the leftovers of a create")
+    require_replace(context.storage, to_do="removing leftovers of a create")
     stored = settled_marker(context, name)
     if stored_state(stored) is not State.DEREGISTERED:  # else an earlier run was stopped here
         _hide(context, name, stored)
@@ -213,13 +213,13 @@ def _hide(context: Context, name: str, stored: StoredMarker | None) -> None:
     So if the create was finished just before and this process dies, its table is there to be registered.
     """
     if not is_allowed(stored_state(stored), Action.DEREGISTER):
-        raise ConcurrentModificationError(f"the marker of '{name}' was moved by another client")
+        raise ConcurrentModificationError(f"the marker of '{name}' was changed by another client")
     over = None if stored is None else stored.marker
     marker = moves.deregister(over, new_nonce(), at=context.clock.now())
     hidden = swap(context, name, marker, over=stored)
     if look_up(context.storage, name).holds_table:
         swap(context, name, moves.register(hidden.marker, new_nonce()), over=hidden)
-        raise ConcurrentModificationError(f"'{name}' became a table meanwhile")
+        raise ConcurrentModificationError(f"'{name}' became a table in the meantime")
 
 
 def _purge_as_dropped(context: Context, directory: str, options: PurgeOptions) -> PurgeResult:
@@ -234,7 +234,7 @@ def _purge_as_dropped(context: Context, directory: str, options: PurgeOptions) -
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         if snapshot.at_location([directory]):
-            raise ConcurrentModificationError(f"'{directory}' became a table meanwhile")
+            raise ConcurrentModificationError(f"'{directory}' became a table in the meantime")
         return Change(added=(entry,)), None
 
     transact(manifest, plan)

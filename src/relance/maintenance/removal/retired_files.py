@@ -118,7 +118,7 @@ class RetiredVersions:
             same = False
         if not same or _identity(context, self.head[0]) != self.head[1]:
             raise ConcurrentModificationError(
-                f"table id '{self.table_id}' was dropped, renamed or cleaned by another client: plan again"
+                f"table id '{self.table_id}' was dropped, renamed or cleaned up by another client; retry"
             )
 
     def _refuse_new_refs(self, context: Context, dataset: lance.LanceDataset) -> None:
@@ -127,7 +127,7 @@ class RetiredVersions:
         new = sorted(name for _, name, version in now - self.refs if version in self.versions)
         if new:
             raise ConcurrentModificationError(
-                f"table id '{self.table_id}': '{new[0]}' came to name a version that was to go: plan again"
+                f"table id '{self.table_id}': '{new[0]}' now refers to a version to be removed; retry"
             )
 
     def named_since(self, context: Context, dataset: lance.LanceDataset) -> frozenset[str]:

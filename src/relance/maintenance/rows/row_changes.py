@@ -56,7 +56,7 @@ class Pinned:
         except RelanceError as failure:
             if not isinstance(failure, ConcurrentModificationError) and self._is_gone(options):
                 raise ConcurrentModificationError(
-                    f"{self._what}, version {self.version} is gone"
+                    f"version {self.version} of {self._what} no longer exists; retry"
                 ) from failure
             raise
 

@@ -137,7 +137,7 @@ class _Finish:
             discard(self.context, self.at.directory, self.parts)
             raise
         if committed is None:
-            return Effect(before=before, after=before, note="no row matches")
+            return Effect(before=before, after=before, note="no matching rows")
         return Effect(
             version=int(committed.version),
             rows=sum(each.rows for each in self.parts),
@@ -176,7 +176,7 @@ class _Finish:
             latest, pieces = pin(target), pieces_of(target.dataset)
         if latest.directory != self.at.directory or latest.fields != self.at.fields:
             raise _ReplanError(
-                f"table id '{target.found.table_id}' was replaced, or its columns were changed"
+                f"table id '{target.found.table_id}' was replaced or its columns were changed; retry"
             )
         now = {each.number: each.state for each in pieces}
         kept, stale = list[Part](), list[Part]()
@@ -187,7 +187,7 @@ class _Finish:
         touched = frozenset[int]().union(*(each.touched for each in stale))
         changed = [each for each in pieces if each.number in touched or self._differs(each)]
         if self.plan.costs.of(changed) > _REPAIR_SECONDS:
-            raise _ReplanError(f"much of table id '{target.found.table_id}' was changed meanwhile")
+            raise _ReplanError(f"other clients changed much of table id '{target.found.table_id}'; retry")
         self.parts = kept
         discard(self.context, self.at.directory, stale)
         numbers = tuple(each.number for each in changed)

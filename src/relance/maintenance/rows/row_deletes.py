@@ -51,7 +51,7 @@ class DeleteRows:
     name: str = field(default="delete rows", init=False)
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        raise InvalidInputError("delete rows: name the tables; it is never done to all of them")
+        raise InvalidInputError("delete rows: name at least one table; this job never runs on all tables")
 
     def plan(self, context: Context, table: tuple[str, ...]) -> RewritePlan | None:
         """Look for an index that knows the rows; else each task looks through its fragments.

@@ -48,7 +48,7 @@ class UpdateRows:
     """An expression may see what it has set."""
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        raise InvalidInputError("update rows: name the tables; it is never done to all of them")
+        raise InvalidInputError("update rows: name at least one table; this job never runs on all tables")
 
     def plan(self, context: Context, table: tuple[str, ...]) -> RewritePlan | None:
         """Check the expressions as Lance does, then cut the table up by its fragments.
@@ -72,7 +72,7 @@ def _refuse_blobs(schema: pa.Schema) -> None:
     for each in schema:
         if _has_blobs(each):
             raise UnsupportedOperationError(
-                f"column '{each.name}' holds blobs, which a job does not rewrite: use update_table"
+                f"column '{each.name}' holds blobs, which this job cannot rewrite; use update_table"
             )
 
 
@@ -183,7 +183,7 @@ def _fitting(values: pa.Array, column: pa.Field) -> pa.Array:
         InvalidInputError: there are nulls where the column has none, or they cannot be cast.
     """
     if values.null_count and not column.nullable:
-        raise InvalidInputError(f"column '{column.name}' may have no nulls, but an expression gives some")
+        raise InvalidInputError(f"column '{column.name}' is not nullable, but its expression yields nulls")
     if values.type == column.type:
         return values
     if isinstance(column.type, pa.BaseExtensionType):

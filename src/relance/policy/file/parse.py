@@ -64,11 +64,11 @@ def _loaded(text: str, places: Scan, file: str) -> dict[str, Any]:
         last = text.rstrip("\n").count("\n") + 1
         line = int(where[1]) if where and where[1] else min(places.lost or last, last)
         column = f" (column {where[2]})" if where and where[2] else ""
-        refuse(file, line, f"is not TOML: {_WHERE.sub('', message)}{column}")
+        refuse(file, line, f"invalid TOML: {_WHERE.sub('', message)}{column}")
     except (ValueError, OverflowError, RecursionError) as error:
-        refuse(file, 1, f"is not TOML that can be read: {shown(str(error))}")
+        refuse(file, 1, f"invalid TOML: {shown(str(error))}")
     if places.lost is not None:
-        refuse(file, places.lost, "is not TOML")
+        refuse(file, places.lost, "invalid TOML")
     return document
 
 
@@ -87,13 +87,13 @@ def _rules(complaints: Complaints, document: dict[str, Any]) -> list[Rule]:
         rules.append(read_defaults(complaints, document["defaults"]))
     found = document.get("rules", [])
     if not isinstance(found, list):
-        complaints.add(("rules",), f"must be a list of tables, each as [[rules]], got {shown(found)}")
+        complaints.add(("rules",), f"must be an array of tables, written as [[rules]], got {shown(found)}")
         return []
     if len(found) > MAX_RULES:
-        complaints.add(("rules",), f"there are {len(found):,}, at most {MAX_RULES:,} are allowed")
+        complaints.add(("rules",), f"has {len(found):,} entries; at most {MAX_RULES:,} are allowed")
         return []
     if not found and not rules:
-        complaints.add((), "there are no rules: add at least one, as [[rules]]")
+        complaints.add((), "no rules: add at least one [[rules]] table")
     lines: dict[str, int] = {}
     for number, each in enumerate(found):
         rule = read_rule(complaints, ("rules", number), each)
@@ -102,7 +102,7 @@ def _rules(complaints: Complaints, document: dict[str, Any]) -> list[Rule]:
         if rule.name in lines:
             complaints.add(
                 ("rules", number, "name"),
-                f"{shown(rule.name)} is taken by the rule in line {lines[rule.name]}",
+                f"{shown(rule.name)} is already the name of the rule on line {lines[rule.name]}",
             )
         lines.setdefault(rule.name, rule.line)
         rules.append(rule)

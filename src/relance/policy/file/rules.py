@@ -65,7 +65,7 @@ def read_rule(complaints: Complaints, path: KeyPath, found: object) -> Rule | No
         if kind in rule.parts and rule.tables and not rule.is_for_all:
             complaints.add(
                 (*path, kind.value),
-                'is about the lake as a whole: only a rule with tables = "**" may have it',
+                'applies to the whole lake: only [defaults] or a rule with tables = "**" may set it',
             )
     return rule if name else None
 
@@ -74,13 +74,13 @@ def _name(complaints: Complaints, path: KeyPath, found: Mapping[str, object]) ->
     name = found.get("name")
     message = None
     if name is None:
-        message = "is missing: plans and reports show it"
+        message = "is required: plans and reports show it"
     elif not isinstance(name, str):
-        message = f"must be a text, got {shown(name)}"
+        message = f"must be a string, got {shown(name)}"
     elif not name.strip() or not name.isprintable() or len(name) > _MAX_NAME:
         message = f"must be 1 to {_MAX_NAME} printable characters, got {shown(name)}"
     elif name == DEFAULTS:
-        message = f"{DEFAULTS!r} is the name of the defaults"
+        message = f"{DEFAULTS!r} is reserved for [{DEFAULTS}]; choose another name"
     else:
         return name
     complaints.add((*path, "name"), message)
@@ -90,17 +90,17 @@ def _name(complaints: Complaints, path: KeyPath, found: Mapping[str, object]) ->
 def _patterns(complaints: Complaints, path: KeyPath, found: object) -> tuple[TablePattern, ...]:
     texts = found if isinstance(found, list) else [found]
     if found is None or not texts:
-        complaints.add(path, 'is missing: name a pattern like prod.*, or "**" for all tables')
+        complaints.add(path, 'is required: use a pattern such as prod.*, or "**" for all tables')
         return ()
     if len(texts) > _MAX_LIST:
-        complaints.add(path, f"there are {len(texts):,} patterns, at most {_MAX_LIST:,} are allowed")
+        complaints.add(path, f"has {len(texts):,} patterns; at most {_MAX_LIST:,} are allowed")
         return ()
     patterns = []
     for number, text in enumerate(texts):
         at = (*path, number) if isinstance(found, list) else path
         try:
             if not isinstance(text, str):
-                raise InvalidInputError(f"must be a pattern or a list of them, got {shown(text)}")
+                raise InvalidInputError(f"must be a pattern or a list of patterns, got {shown(text)}")
             patterns.append(parse_pattern(read_text(text)))
         except InvalidInputError as error:
             complaints.add(at, error.detail)
@@ -116,7 +116,7 @@ def _conditions(complaints: Complaints, path: KeyPath, found: object) -> tuple[P
         if isinstance(value, bool | str):
             conditions.append(PropertyCondition(name, value))
         else:
-            complaints.add((*path, name), f"must be a text, true or false, got {shown(value)}")
+            complaints.add((*path, name), f"must be a string, true or false, got {shown(value)}")
     return tuple(conditions)
 
 
@@ -170,14 +170,14 @@ def _check(complaints: Complaints, path: KeyPath, part: Part) -> None:
         except InvalidInputError as error:
             complaints.add((*path, "delete_where"), error.detail)
     if isinstance(part, VersionRetention) and part.older_than is None and part.retain_versions is None:
-        complaints.add(path, "must have older_than, retain_versions or both")
+        complaints.add(path, "needs older_than, retain_versions or both")
     if (
         isinstance(part, VersionRetention | OrphanRemoval)
         and part.older_than is not None
         and part.older_than < FLOOR
         and not part.allow_young
     ):
-        complaints.add((*path, "older_than"), "is less than 24 hours, which needs allow_young = true")
+        complaints.add((*path, "older_than"), "is less than 24 hours, which requires allow_young = true")
 
 
 def _rate(complaints: Complaints, path: KeyPath, found: object) -> int | Off | None:
@@ -186,7 +186,7 @@ def _rate(complaints: Complaints, path: KeyPath, found: object) -> int | Off | N
     try:
         return read_count(found)
     except InvalidInputError as error:
-        complaints.add(path, f"{error.detail}; false is no limit")
+        complaints.add(path, f"{error.detail}; use false for no limit")
         return None
 
 
@@ -196,10 +196,10 @@ def _window(complaints: Complaints, path: KeyPath, found: Mapping[str, object]) 
         return None
     if found.get("window") is False:
         if len(given) > 1:
-            complaints.add((*path, given[1]), "has no meaning with window = false")
+            complaints.add((*path, given[1]), "has no effect with window = false")
         return False
     if given == ["timezone"]:
-        complaints.add((*path, "timezone"), "has no meaning without window or days")
+        complaints.add((*path, "timezone"), "has no effect without window or days")
         return None
     start, end = _checked(complaints, path, found, "window", parse_span, (0, 24 * 60))
     zone = _checked(complaints, path, found, "timezone", check_timezone, "UTC")
@@ -219,7 +219,7 @@ def _checked(
     value = found[key]
     try:
         if not isinstance(value, str):
-            raise InvalidInputError(f"must be a text, got {shown(value)}")
+            raise InvalidInputError(f"must be a string, got {shown(value)}")
         return read(value)
     except InvalidInputError as error:
         complaints.add((*path, key), error.detail)
@@ -228,7 +228,7 @@ def _checked(
 
 def _days(complaints: Complaints, path: KeyPath, found: object) -> tuple[str, ...]:
     if not isinstance(found, list) or not found:
-        complaints.add(path, f"must be a list of some of {', '.join(DAYS)}, got {shown(found)}")
+        complaints.add(path, f"must be a non-empty list of {', '.join(DAYS)}, got {shown(found)}")
         return DAYS
     for number, day in enumerate(found):
         if day not in DAYS:

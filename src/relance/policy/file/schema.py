@@ -28,15 +28,15 @@ from relance.policy.windows import DAYS
 Schema = dict[str, Any]
 
 MEANINGS: Mapping[Kind, str] = {
-    Kind.PROTECT: "Drops of the table are refused.",
-    Kind.DROP_TTL: "How long the table can be undropped after a drop, like 30d.",
-    Kind.DELETE_ROWS: "Rows that a predicate selects go.",
-    Kind.COMPACT: "Small fragments, and those with many deleted rows, are written into larger ones.",
-    Kind.REFRESH_INDEXES: "Indexes come to cover the rows that were written since.",
-    Kind.CLEAN_UP: "Old versions go; tags keep theirs.",
-    Kind.PURGE: "A dropped table goes for good when its time has passed.",
-    Kind.REMOVE_ORPHANS: "Old directories that nothing names go.",
-    Kind.MAINTAIN_MANIFEST: "The manifest of the catalog is kept in shape.",
+    Kind.PROTECT: "Refuse drops of the table.",
+    Kind.DROP_TTL: "How long the table can be undropped after a drop, such as 30d.",
+    Kind.DELETE_ROWS: "Delete the rows that match a predicate.",
+    Kind.COMPACT: "Merge small fragments and rewrite those with many deleted rows.",
+    Kind.REFRESH_INDEXES: "Extend indexes to rows written since they were built.",
+    Kind.CLEAN_UP: "Remove old versions; tagged versions are kept.",
+    Kind.PURGE: "Purge dropped tables whose retention period has ended.",
+    Kind.REMOVE_ORPHANS: "Remove old directories that nothing in the catalog refers to.",
+    Kind.MAINTAIN_MANIFEST: "Keep the catalog's manifest compact, indexed and free of old versions.",
 }
 
 _DURATION = {"type": "string", "pattern": r"^\s*([0-9]+\s*(ms|[wdhmsWDHMS])\s*)+$"}
@@ -59,7 +59,7 @@ def policy_schema() -> Schema:
             "description": FILE_KEYS["rules"],
             "type": "array",
             "items": _table(
-                "What should hold for some tables.",
+                "A rule: the tables it matches and what to do with them.",
                 {**_identity(), **same},
                 required=("name", "tables"),
             ),
@@ -67,8 +67,8 @@ def policy_schema() -> Schema:
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Policy of a lake",
-        **_table("How the tables of a lake should live.", file),
+        "title": "Relance policy",
+        **_table("Retention and maintenance of the tables in a lake.", file),
         "$defs": shared,
     }
 
@@ -99,7 +99,7 @@ def _parts() -> dict[str, Schema]:
     for kind in Kind:
         meaning = MEANINGS[kind]
         if kind in ROOT_KINDS:
-            meaning = f'{meaning} Only in the defaults, or in a rule with tables = "**".'
+            meaning = f'{meaning} Allowed only in [defaults] or in a rule with tables = "**".'
         if kind is Kind.DROP_TTL:
             shape = _or_off(_DURATION)
         else:

@@ -37,11 +37,11 @@ def refuse_unknown(
         parts = [str(part) for part, keys in inside.items() if any(name == key.name for key in keys)]
         near = difflib.get_close_matches(name[:_COMPARED], names, n=1)
         if parts:
-            hint = f"it belongs into a part: {' or '.join(f'{part} = {{ {name} = … }}' for part in parts)}"
+            hint = f"did you mean {' or '.join(f'{part} = {{ {name} = … }}' for part in parts)}?"
         elif near:
             hint = f"did you mean {near[0]!r}?"
         else:
-            hint = f"known are {', '.join(names) or 'none'}"
+            hint = f"known keys: {', '.join(names) or 'none'}"
         complaints.add((*path, name), f"unknown key; {hint}")
 
 
@@ -58,5 +58,5 @@ def read_keys(
             except InvalidInputError as error:
                 complaints.add((*path, key.name), error.detail)
         elif key.required:
-            complaints.add((*path, key.name), "is missing")
+            complaints.add((*path, key.name), "is required")
     return values

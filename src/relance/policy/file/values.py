@@ -40,7 +40,7 @@ def read_value(key: Key, value: object) -> Value:
         return _at_least(value, key.minimum)
     elif isinstance(value, int | float) and key.holds is Holds.SHARE:
         if not 0 <= value <= 1:
-            raise InvalidInputError(f"must be from 0 to 1, got {shown(value)}")
+            raise InvalidInputError(f"must be between 0 and 1, got {shown(value)}")
         return float(value)
     raise InvalidInputError(f"must be {key.holds}, got {shown(value)}")
 
@@ -54,9 +54,9 @@ def read_text(value: str) -> str:
     if not value.strip():
         raise InvalidInputError("must not be empty")
     if len(value) > _MAX_TEXT:
-        raise InvalidInputError(f"has {len(value)} characters, at most {_MAX_TEXT} are allowed")
+        raise InvalidInputError(f"has {len(value)} characters; at most {_MAX_TEXT} are allowed")
     if "\0" in value:
-        raise InvalidInputError("must not hold the character U+0000")
+        raise InvalidInputError("must not contain the character U+0000")
     return value
 
 
@@ -89,23 +89,23 @@ def read_duration(text: object) -> timedelta:
         raise InvalidInputError(f"must be {Holds.DURATION}, got {shown(text)}")
     # A bare number is milliseconds elsewhere; "7" in a policy is more likely to mean days.
     if text.strip().isdecimal():
-        raise InvalidInputError(f"has no unit: {shown(text)}; write it like 7d, 12h, 30m or 90s")
+        raise InvalidInputError(f"has no unit: {shown(text)}; use a value such as 7d, 12h, 30m or 90s")
     try:
         if len(text) > 100:
             raise InvalidInputError("")
         span = parse_duration(text, what="it")
     except InvalidInputError:
         raise InvalidInputError(
-            f"is not a duration: {shown(text)}; write it like 7d, 12h, 30m or 90s"
+            f"is not a duration: {shown(text)}; use a value such as 7d, 12h, 30m or 90s"
         ) from None
     if span > _MAX_DURATION:
-        raise InvalidInputError(f"is more than a hundred years: {shown(text)}")
+        raise InvalidInputError(f"is longer than 100 years: {shown(text)}")
     return span
 
 
 def _bytes(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise InvalidInputError(f"is not a size: {shown(text)}; write it like 500GB or 128MiB")
+        raise InvalidInputError(f"is not a size: {shown(text)}; use a value such as 500GB or 128MiB")
     number, power, binary = found.groups()
     return int(Decimal(number) * (1024 if binary else 1000) ** _POWERS[power.lower()])

@@ -25,7 +25,7 @@ class SetProtection:
     name: ClassVar[str] = "protect"
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        raise InvalidInputError("protect: name the tables; it is never done to all of them")
+        raise InvalidInputError("protect: name at least one table; this job never runs on all tables")
 
     def plan(self, context: Context, table: tuple[str, ...]) -> _Protection | None:
         """Return what to do; None when the table is as it should be.
@@ -68,7 +68,7 @@ class SetDropTtl:
         parse_duration(self.ttl, what="the drop TTL")
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        raise InvalidInputError("drop ttl: name the tables; it is never done to all of them")
+        raise InvalidInputError("drop ttl: name at least one table; this job never runs on all tables")
 
     def plan(self, context: Context, table: tuple[str, ...]) -> _Ttl | None:
         """Return what to do; None when the table says so itself.
@@ -103,7 +103,7 @@ class _Ttl:
 
     @property
     def estimate(self) -> Estimate:
-        return Estimate(note=f"a drop can be undone for {self.ttl}, not {self.before or 'the default'}")
+        return Estimate(note=f"drops can be undone for {self.ttl}, was {self.before or 'the default'}")
 
     def finish(self, context: Context, values: Sequence[Any]) -> Effect:
         set_drop_ttl(context, self.table, self.ttl)

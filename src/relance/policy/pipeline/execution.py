@@ -32,7 +32,7 @@ from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState
 _CLONES_FOR_SECONDS = 600
 """So long what is known about clones is relied on; then they are looked for again."""
 
-FOUND_DONE = "found done when the run was resumed"
+FOUND_DONE = "already done when the run was resumed"
 
 Report = Callable[[Progress], None]
 
@@ -103,7 +103,7 @@ class Execution:
         wanted: dict[tuple[str, ...], Step] = {}
         for step in chunk:
             if step.subject in self._failed:
-                error = f"{self._failed[step.subject]} of the same table failed"
+                error = f"{self._failed[step.subject]} failed on the same table"
                 done[step.number] = replace(step.record, outcome=Outcome.SKIPPED, error=error)
             else:
                 wanted[step.key] = step
@@ -194,7 +194,7 @@ def moved_tables(catalog: CatalogRef, choice: Choice, plan: RunPlan) -> list[tup
     """Return the tables that moved since they were planned for, in a way that matters, and how."""
     moved: dict[tuple[str, ...], str] = {}
     for chunk in chunks_of(plan.steps):
-        job = StepsJob("look for changes", {each.key: each for each in chunk}, plan.run, look_only=True)
+        job = StepsJob("check for changes", {each.key: each for each in chunk}, plan.run, look_only=True)
         run = Run(job, catalog, choice.near, choice.far)
         for result in run.results(list(job.steps)):
             if result.error is not None:

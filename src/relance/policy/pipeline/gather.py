@@ -93,13 +93,13 @@ def gather(
     """
     context = open_catalog(catalog)
     tasks, total = _tasks(context, only or (lambda table: True))
-    seen = Progress("look at", 0, total, 0)
+    seen = Progress("inspect", 0, total, 0)
     _tell(progress, seen)
     size = max(_WINDOW // _PER_TASK, 4 * runner.slots)
     for start in range(0, len(tasks), size):
         window = tasks[start : start + size]
         slices = slices_of(window, slots=runner.slots)
-        for done in runner.run(catalog, slices, what=f"look at {total} tables"):
+        for done in runner.run(catalog, slices, what=f"inspect {total} tables"):
             found = _lost(window[done.number], done.error) if done.error is not None else done.value
             failed = sum(each.facts.error is not None for each in found)
             count = len(window[done.number].tables) + len(window[done.number].dropped)

@@ -44,7 +44,7 @@ def job_of(action: Action, around: Around) -> Job:
         return _JOBS[action.kind](dict(action.settings), around)
     except (TypeError, ValueError, KeyError) as cause:
         table = "$".join(action.table) or "the root"
-        raise InvalidInputError(f"{action.kind} of {table}: settings cannot be used: {cause}") from cause
+        raise InvalidInputError(f"invalid settings for {action.kind} of {table}: {cause}") from cause
 
 
 def _protect(settings: dict[str, Any], around: Around) -> Job:

@@ -64,8 +64,8 @@ class Holder:
 
     def told(self) -> str:
         return (
-            f"{self.actor} runs it since {self.since:%Y-%m-%d %H:%M:%S} UTC "
-            f"(run {self.run}, lease until {self.until:%H:%M:%S} UTC)"
+            f"run {self.run}, started {self.since:%Y-%m-%d %H:%M:%S} UTC by {self.actor}, "
+            f"lease until {self.until:%H:%M:%S} UTC"
         )
 
 
@@ -85,7 +85,7 @@ def held(
         LeaseHeldError: another run holds it.
         UnsupportedOperationError: the store does not honour conditional writes.
     """
-    require_replace(context.storage, to_do="a run of a policy")
+    require_replace(context.storage, to_do="a policy run")
     lease = _acquire(context, run, actor, wait or timedelta(0), length, sleep)
     lease.start()
     try:
@@ -117,7 +117,9 @@ def _acquire(
             continue
         left = give_up - context.clock.monotonic()
         if left <= 0:
-            raise LeaseHeldError(f"this lake's policy is being run: {found[0].told()}; wait for it")
+            raise LeaseHeldError(
+                f"another policy run is in progress on this lake ({found[0].told()}); retry later or set wait"
+            )
         sleep(min(left, _POLL_SECONDS))
 
 
@@ -164,7 +166,7 @@ class Lease:
         """
         if self._lost is None and self._context.clock.monotonic() < self._good_until:
             return
-        raise LeaseLostError(f"run {self._holder.run} lost its lease{self._lost or ''}: resume it later")
+        raise LeaseLostError(f"run {self._holder.run} lost its lease{self._lost or ''}; resume it later")
 
     def stop(self) -> None:
         """Give the lake free; if that fails, others wait until the lease is over."""
@@ -212,12 +214,12 @@ def _decode(body: bytes) -> Holder:
     try:
         values = json.loads(body)
         if values.pop("format") != _FORMAT:
-            raise InvalidTableStateError(f"'{LEASE_KEY}' is of a newer release: update this one")
+            raise InvalidTableStateError(f"'{LEASE_KEY}' was written by a newer release; upgrade this one")
         since, until = from_millis(values.pop("since")), from_millis(values.pop("until"))
         return Holder(**values, since=since, until=until)
     except (ValueError, TypeError, KeyError, AttributeError) as cause:
         raise InvalidTableStateError(
-            f"'{LEASE_KEY}' cannot be understood: delete it if no policy is being run"
+            f"corrupt policy lease '{LEASE_KEY}'; delete it if no policy run is in progress"
         ) from cause
 
 

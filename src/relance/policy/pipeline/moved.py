@@ -60,16 +60,16 @@ def check_unmoved(context: Context, action: Action, seen: Seen) -> None:
     try:
         found = visible_table(context, table_id_of(context, action.table))
     except TableNotFoundError as cause:
-        raise MovedError(f"{cause.detail}; it was there when this was planned: plan again") from cause
+        raise MovedError(f"{cause.detail}; it existed when the plan was made: re-plan") from cause
     if found.directory != seen.directory:
-        raise MovedError(f"{what} is another table than the one that was planned for: plan again")
+        raise MovedError(f"{what} was replaced after the plan was made; re-plan")
     if seen.version is None or action.kind in (Kind.PROTECT, Kind.DROP_TTL):
         return
     dataset = open_dataset(context, found)
     if int(dataset.version) < seen.version:
         raise MovedError(
-            f"{what} is at version {dataset.version}, and was at {seen.version} when this was planned: "
-            "it was created anew; plan again"
+            f"{what} was re-created after the plan was made: it is at version {dataset.version} "
+            f"and was at {seen.version}; re-plan"
         )
     if action.kind is Kind.DELETE_ROWS:
         with lance_errors(what, context.lance_options()):
@@ -86,21 +86,21 @@ def _check_dropped(context: Context, action: Action, seen: Seen) -> None:
     back = any(each.is_visible and each.location == seen.directory for each in rows)
     if back or (marker is not None and marker.undid == action.settings["deletion_id"]):
         name = "$".join(action.table)
-        raise MovedError(f"table id '{name}' was brought back since this was planned: plan again")
+        raise MovedError(f"table id '{name}' was undropped after the plan was made; re-plan")
 
 
 def _check_rows(what: str, dataset: lance.LanceDataset, planned: int) -> None:
     latest = int(dataset.version)
     if latest - planned > MOST_VERSIONS:
-        more = f"{latest - planned} versions more than when this was planned"
-        raise MovedError(f"{what} has {more}, too many to look at: plan again")
+        more = f"{latest - planned} more versions than when the plan was made"
+        raise MovedError(f"{what} has {more}, too many to check; re-plan")
     for version in range(planned + 1, latest + 1):
         operation = _operation(dataset, version)
         if not isinstance(operation, _HARMLESS) and not _same_rows(dataset, version):
             name = "an unknown change" if operation is None else type(operation).__name__
             raise MovedError(
-                f"{what} was changed since this was planned (version {version}: {name}), "
-                "so that other rows may match now: plan again"
+                f"{what} was changed after the plan was made (version {version}: {name}), "
+                "so different rows may match now; re-plan"
             )
 
 

@@ -39,7 +39,7 @@ from relance.policy.records import ActionRecord, Outcome, RunRecord
 
 HISTORY_DIRECTORY = f"{POLICY_DIRECTORY}/history"
 
-_WHAT = "the history of policy runs"
+_WHAT = "the policy run history"
 _MANY_FRAGMENTS = 32
 _OLD_VERSIONS = timedelta(hours=1)
 """Long enough for whoever is reading one."""
@@ -153,7 +153,9 @@ class History:
             return None
         found = {_text(key): _text(value) for key, value in (dataset.schema.metadata or {}).items()}
         if found.get("relance.history") != FORMAT:
-            raise InvalidTableStateError(f"{_WHAT} in '{HISTORY_DIRECTORY}' is of another release")
+            raise InvalidTableStateError(
+                f"{_WHAT} in '{HISTORY_DIRECTORY}' was written by a different release"
+            )
         return dataset
 
 

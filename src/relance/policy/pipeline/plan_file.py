@@ -44,15 +44,15 @@ def decode_plan(data: bytes, *, what: str) -> RunPlan:
     try:
         found = json.loads(data)
     except ValueError as cause:
-        raise InvalidInputError(f"{what} is no plan: {cause}") from cause
+        raise InvalidInputError(f"{what} is not a plan: {cause}") from cause
     if not isinstance(found, dict) or "relance_plan" not in found:
-        raise InvalidInputError(f"{what} is no plan: make one with `relance plan --save`")
+        raise InvalidInputError(f"{what} is not a plan; create one with `relance plan --save`")
     if found["relance_plan"] != FORMAT:
         raise InvalidInputError(
-            f"{what} is a plan of format {found['relance_plan']}, and this release knows {FORMAT}: plan again"
+            f"{what} has plan format {found['relance_plan']}, but this release supports {FORMAT}; re-plan"
         )
     if digest(dumps(found.get("plan"))) != found.get("hash"):
-        raise InvalidInputError(f"{what} was changed since it was saved: plan again")
+        raise InvalidInputError(f"{what} was modified after it was saved; re-plan")
     return decode(RunPlan, found["plan"], "plan")
 
 
@@ -91,7 +91,7 @@ def require_root(plan: RunPlan, root: str) -> None:
         InvalidInputError: it is for another one.
     """
     if plan.root != root:
-        raise InvalidInputError(f"the plan is for {plan.root}, not for {root}: plan again")
+        raise InvalidInputError(f"the plan is for {plan.root}, not for {root}; re-plan")
 
 
 def begin(context: Context, plan: RunPlan) -> None:
@@ -104,7 +104,7 @@ def begin(context: Context, plan: RunPlan) -> None:
         # With a nonce: a second beginning must not take the first one's bytes for its own.
         create_once(context.storage, _key(plan.run), encode_plan(plan, begun=new_nonce()))
     except KeyExistsError as cause:
-        raise InvalidInputError(f"run {plan.run} has begun already: resume it, or plan again") from cause
+        raise InvalidInputError(f"run {plan.run} has already started; resume it or re-plan") from cause
 
 
 def unfinished(context: Context) -> list[str]:
@@ -122,13 +122,13 @@ def begun(context: Context, run: str | None) -> RunPlan:
     names = unfinished(context)
     name = run or (names[-1] if names else None)
     if name is None:
-        raise TransactionNotFoundError("no run was interrupted: there is nothing to resume")
+        raise TransactionNotFoundError("there is no interrupted run to resume")
     try:
         stored = context.storage.read(_key(name))
     except (KeyNotFoundError, InvalidInputError) as cause:
         known = ", ".join(names) or "none"
         raise TransactionNotFoundError(
-            f"run {name} cannot be resumed: it has ended, or never began; interrupted are: {known}"
+            f"run {name} cannot be resumed: it has ended or never started; interrupted runs: {known}"
         ) from cause
     return decode_plan(stored.body, what=f"the plan of run {name}")
 
@@ -144,5 +144,5 @@ def end(context: Context, run: str, *, now: datetime) -> None:
 
 def _key(run: str) -> str:
     if "/" in run or run.startswith("."):
-        raise InvalidInputError(f"{run!r} is no name of a run")
+        raise InvalidInputError(f"invalid run name {run!r}")
     return f"{_RUNS}/{run}.json"

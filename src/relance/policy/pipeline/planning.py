@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from relance.amounts import plural
 from relance.maintenance.execute import Progress, Run
 from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
 from relance.maintenance.runner import Runner, open_catalog
@@ -178,7 +179,8 @@ class _Gathering:
         """Tell which tables cannot be read."""
         names = sorted(self._unreadable)
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        return f"{len(names)} tables cannot be read: {', '.join(names[:_SHOWN])}{more}" if names else ""
+        tables = plural(len(names), "table")
+        return f"{tables} cannot be read: {', '.join(names[:_SHOWN])}{more}" if names else ""
 
 
 def _by_table(refused: tuple[tuple[str, ...], Decision]) -> tuple[tuple[str, ...], Kind]:
@@ -245,13 +247,13 @@ def _related(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 def after_failure(step: Step, failed: Kind) -> Step:
     """Return a step that is not done because an earlier one of its table failed."""
-    return replace(step, outcome=Outcome.SKIPPED, error=f"{failed} of the same table failed")
+    return replace(step, outcome=Outcome.SKIPPED, error=f"{failed} failed on the same table")
 
 
 def _following(step: Step, kinds: tuple[Kind, ...]) -> Step:
     if not kinds or step.planned is None:
         return step
-    note = f"before {', '.join(kinds)}; these change the figures"
+    note = f"estimated before {', '.join(kinds)}, which will change the figures"
     joined = f"{step.planned.note}; {note}" if step.planned.note else note
     return replace(step, follows=kinds, planned=replace(step.planned, note=joined))
 

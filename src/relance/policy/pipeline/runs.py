@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from relance.amounts import plural
 from relance.errors import InvalidInputError
 from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
 from relance.maintenance.runner import Runner, open_catalog
@@ -168,8 +169,8 @@ def _require_new(context: Context, name: str) -> None:
     for known in History(context).runs(run=name):
         if known.state in {RunState.DONE, RunState.FAILED}:
             raise InvalidInputError(
-                f"run {name} has ended already, {known.started_at:%Y-%m-%d %H:%M:%S} UTC: "
-                "a plan is run once; plan again"
+                f"run {name}, started {known.started_at:%Y-%m-%d %H:%M:%S} UTC, has already ended; "
+                "a plan can run only once: re-plan"
             )
 
 
@@ -185,4 +186,5 @@ def _refuse(context: Context, made: RunPlan, why: str) -> RunRecord:
 def _told(moved: Sequence[tuple[tuple[str, ...], str]]) -> str:
     shown = "; ".join(why for _, why in moved[:_SHOWN])
     more = f"; and {len(moved) - _SHOWN} more" if len(moved) > _SHOWN else ""
-    return f"{len(moved)} tables moved since the plan, nothing was done: {shown}{more}"
+    tables = plural(len(moved), "table")
+    return f"{tables} changed after the plan was made; nothing was done: {shown}{more}"

@@ -27,7 +27,7 @@ def next_time(after: datetime, every: timedelta) -> datetime:
         InvalidInputError: the span is too short.
     """
     if every < SHORTEST:
-        raise InvalidInputError(f"runs cannot come every {every}: at least {SHORTEST.seconds} second")
+        raise InvalidInputError(f"interval {every} is too short: at least {SHORTEST.seconds} second")
     return _EPOCH + ((after - _EPOCH) // every + 1) * every
 
 

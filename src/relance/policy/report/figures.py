@@ -54,23 +54,23 @@ def _plots(*, would: bool) -> tuple[Plot, ...]:
             "bytes",
             "Bytes by table",
             f"{shown}: data files of the latest version, {order}.",
-            "No table of this run has known bytes.",
+            "No table in this run has a known size.",
             selection.bytes_by_table,
             _bytes,
         ),
         Plot(
             "versions",
             "Versions by table",
-            f"{shown}: versions that are kept, {order}.",
-            "No table of this run has known versions.",
+            f"{shown}: number of versions, {order}.",
+            "No table in this run has a known number of versions.",
             selection.versions_by_table,
             _count,
         ),
         Plot(
             "deleted",
             "Deleted rows",
-            f"{shown}: share of the rows in a table's files that is deleted, largest first.",
-            "No table of this run has deleted rows in its files.",
+            f"{shown}: deleted rows as a share of the rows in a table's files, largest first.",
+            "No table in this run has deleted rows in its files.",
             selection.deleted_ratios,
             amounts.share,
             plots.dot_plot,
@@ -78,8 +78,8 @@ def _plots(*, would: bool) -> tuple[Plot, ...]:
         Plot(
             "slowest",
             "Slowest tables",
-            "Time that the actions on a table took together.",
-            "Nothing was run, so nothing took time." if would else "No action took time.",
+            "Total time of all actions on each table.",
+            "Nothing ran, so there are no times." if would else "No action has a recorded time.",
             selection.slowest_tables,
             _seconds,
         ),
@@ -109,11 +109,11 @@ def _waiting(record: RunRecord) -> Markup:
     queue = selection.pending_purges(record)
     title = "Waiting for purge"
     if not queue.shown:
-        return _framed("waiting", title, element("p", "No dropped table is waiting.", class_="hint"))
+        return _framed("waiting", title, element("p", "No dropped tables are waiting.", class_="hint"))
     oldest = queue.shown[0]
     caption = (
-        "Dropped tables from their drop (ring) to when their files may go (dot). "
-        f"The first: {plots.waits(oldest, queue.now)}."
+        "Dropped tables, from the drop (ring) to the end of the retention period (dot). "
+        f"Next: {plots.waits(oldest, queue.now)}."
     )
     rows = [
         [name_cell(each.label), amounts.instant(each.since), amounts.instant(each.until)]
@@ -125,7 +125,7 @@ def _waiting(record: RunRecord) -> Markup:
         element("figcaption", caption),
         plots.waiting_plot("waiting", title, f"{caption} {queue.rest}".strip(), queue),
         element("p", queue.rest, class_="hint") if queue.rest else None,
-        _details(table(["name", "dropped", "goes"], rows)),
+        _details(table(["name", "dropped", "expires"], rows)),
     )
 
 
@@ -141,7 +141,7 @@ def _row(bar: Bar, show: plots.Show, *, paired: bool) -> list[str]:
 
 
 def _details(inside: Markup) -> Markup:
-    return element("details", element("summary", "These figures as a table, with whole names"), inside)
+    return element("details", element("summary", "Show as a table with full names"), inside)
 
 
 def _bytes(figure: float) -> str:

@@ -15,7 +15,7 @@ _ALLOWED = f"default-src 'none'; style-src {STYLE_SOURCE}; img-src data:; base-u
 
 _STATES = {
     RunState.PLANNED: "○ dry run",
-    RunState.RUNNING: "… under way or interrupted",
+    RunState.RUNNING: "… in progress or interrupted",
     RunState.DONE: "✓ done",
     RunState.FAILED: "✗ some actions failed",
     RunState.REFUSED: "✗ refused",
@@ -71,7 +71,7 @@ def _tiles(record: RunRecord, found: Summary) -> Markup:
         ("actions planned", amounts.short_count(len(outcomes)))
         if would
         else ("actions done", amounts.short_count(outcomes.count(Outcome.DONE))),
-        ("tables concerned", amounts.short_count(len({each.action.table for each in record.actions})))
+        ("tables affected", amounts.short_count(len({each.action.table for each in record.actions})))
         if would
         else ("actions failed", amounts.short_count(outcomes.count(Outcome.FAILED))),
         ("tables in the lake", amounts.short_count(last.tables)),
@@ -93,15 +93,15 @@ def _sections(record: RunRecord, found: Summary) -> list[Markup]:
         for part in (element("dt", label), element("dd", shortened(value, 600)))
     ]
     actions = (
-        joined(kinds_table(found), element("h3", "One by one", class_="later"), actions_table(record))
+        joined(kinds_table(found), element("h3", "Individual actions", class_="later"), actions_table(record))
         if record.actions
         else element("p", "There was nothing to do.", class_="hint")
     )
     return [
         element(
             "div",
-            _section("The run", element("dl", *about, class_="about")),
-            _section("The lake", totals_table(found)),
+            _section("Run", element("dl", *about, class_="about")),
+            _section("Lake", totals_table(found)),
             class_="columns",
         ),
         *([_section("Tables that could not be read", unreadable)] if unreadable is not None else []),
@@ -115,4 +115,4 @@ def _section(title: str, inside: Markup) -> Markup:
 
 
 def _footer(record: RunRecord) -> Markup:
-    return element("footer", f"Run {shortened(record.run, 100)}. Times are in UTC; a kB has 1,000 bytes.")
+    return element("footer", f"Run {shortened(record.run, 100)}. Times are in UTC; 1 kB is 1,000 bytes.")

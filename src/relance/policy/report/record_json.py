@@ -29,10 +29,10 @@ def from_json(document: Any) -> RunRecord:
         InvalidInputError: it is not a run's record, or of a newer format.
     """
     if not isinstance(document, dict) or "format" not in document:
-        raise InvalidInputError("this is not the record of a run: give one that relance saved")
+        raise InvalidInputError("not a run record that relance saved")
     if document["format"] != FORMAT:
         raise InvalidInputError(
-            f"the run's record has format {document['format']!r} and this release reads {FORMAT}: "
-            "read it with the release that wrote it, or a newer one"
+            f"run record has format {document['format']!r}, but this release reads {FORMAT}; "
+            "use the release that wrote it or a newer one"
         )
     return decode(RunRecord, document, "record")

@@ -179,7 +179,7 @@ def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
     if not outcomes and not record.before.tables + record.before.dropped:
         return "Nothing to do: the lake has no tables."
     if not outcomes:
-        return "Nothing to do: every table is as the policy wants it."
+        return "Nothing to do: every table complies with the policy."
     if record.state is RunState.PLANNED:
         return f"Dry run: {actions} on {tables} would free {freed}."
     parts = [f"{outcomes.count(Outcome.DONE):,} of {actions} done on {tables}"]
@@ -187,11 +187,11 @@ def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
         (Outcome.FAILED, "failed"),
         (Outcome.NOTHING, "with nothing to do"),
         (Outcome.SKIPPED, "skipped"),
-        (Outcome.PLANNED, "not begun"),
+        (Outcome.PLANNED, "not started"),
     ):
         if outcome in outcomes:
             parts.append(f"{outcomes.count(outcome):,} {words}")
-    unfinished = "Under way or interrupted: " if record.state is RunState.RUNNING else ""
+    unfinished = "In progress or interrupted: " if record.state is RunState.RUNNING else ""
     return f"{unfinished}{', '.join(parts)}; {freed} freed."
 
 
@@ -201,7 +201,7 @@ def _about(record: RunRecord) -> tuple[tuple[str, str], ...]:
     return (
         (
             "state",
-            f"{record.state.value} (a dry run)" if record.state is RunState.PLANNED else record.state.value,
+            f"{record.state.value} (dry run)" if record.state is RunState.PLANNED else record.state.value,
         ),
         ("started", f"{amounts.instant(record.started_at)}{took}"),
         ("by", record.actor),

@@ -103,7 +103,7 @@ def slowest_tables(record: RunRecord) -> Chosen:
             Bar(name_of(table), taken[table].total_seconds(), note=amounts.plural(actions[table], "action"))
             for table in order[:TOP]
         ),
-        f"{others} together: {amounts.duration(rest)}." if len(order) > TOP else "",
+        f"{others} in total: {amounts.duration(rest)}." if len(order) > TOP else "",
     )
 
 
@@ -150,9 +150,9 @@ def _sums(rest: Sequence[Bar], show: Callable[[int], str]) -> str:
     before = show(int(sum(bar.before for bar in rest)))
     others = amounts.plural(len(rest), "other table")
     if rest[0].after is None:
-        return f"{others} together: {before}."
+        return f"{others} in total: {before}."
     after = show(int(sum(bar.after or 0 for bar in rest)))
-    return f"{others} together: {before} before, {after} after."
+    return f"{others} in total: {before} before, {after} after."
 
 
 def _change(bar: Bar) -> float:

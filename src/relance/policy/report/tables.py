@@ -98,7 +98,9 @@ def actions_table(record: RunRecord) -> Markup:
     most = max(MOST_ACTIONS, min(failed, MOST_FAILED))
     rest = Counter(each.outcome for each in order[most:])
     parts = ", ".join(f"{number:,} {outcome.value}" for outcome, number in rest.items())
-    more = f"{amounts.plural(rest.total(), 'more action')} not shown here: {parts}. The JSON has them all."
+    more = (
+        f"{amounts.plural(rest.total(), 'more action')} not shown: {parts}. The JSON report lists them all."
+    )
     return joined(
         _wide(head, [_action_row(each, would=would) for each in order[:most]]),
         element("p", more, class_="hint") if rest else None,
@@ -118,9 +120,7 @@ def unreadable_table(record: RunRecord) -> Markup | None:
         )
         if found
         else None,
-        element("p", f"{amounts.plural(rest, 'more table')} not shown here.", class_="hint")
-        if rest
-        else None,
+        element("p", f"{amounts.plural(rest, 'more table')} not shown.", class_="hint") if rest else None,
     )
 
 

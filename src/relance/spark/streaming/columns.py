@@ -60,8 +60,8 @@ def columns_at(
 def _earlier_name(dataset: lance.LanceDataset, head: lance.LanceDataset, name: str, table: str) -> str | None:
     if name not in head.schema.names:
         raise TableColumnNotFoundError(
-            f"column '{name}' of {table} was dropped or renamed in version {dataset.version} or before: "
-            "start the query again, with the columns that the table has now"
+            f"column '{name}' of {table} was dropped or renamed in version {dataset.version} or earlier; "
+            "restart the query with the table's current columns"
         )
     number = head.lance_schema.field(name).id()
     for each in dataset.lance_schema.fields():

@@ -139,8 +139,8 @@ class History:
             raise self._gone(version, cause) from cause
         if found is None:
             raise InvalidTableStateError(
-                f"version {version} of {self._name} does not say what it changed: "
-                "begin a new query with a new checkpoint"
+                f"version {version} of {self._name} does not record what it changed; "
+                "start a new query with a new checkpoint"
             )
         return found
 
@@ -179,9 +179,9 @@ def gone(dataset: lance.LanceDataset, version: int, name: str) -> TableVersionNo
     if first is None:
         return TableVersionNotFoundError(f"version {version} of {name}")
     return TableVersionNotFoundError(
-        f"version {version} of {name} was cleaned up while a stream needs it, and the first one after it is "
-        f"version {first}: begin with a new checkpoint, either with starting_version={first - 1} to go on "
-        "from there (what came in between is missed) or without it to read the whole table again"
+        f"version {version} of {name} was cleaned up, but the stream still needs it; the next one is "
+        f"version {first}: start with a new checkpoint, either with starting_version={first - 1} to "
+        "continue from there (rows in between are missed) or without it to read the whole table again"
     )
 
 

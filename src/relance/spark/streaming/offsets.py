@@ -60,5 +60,5 @@ def from_offset(offset: dict[str, Any]) -> Position | None:
         )
     except (KeyError, TypeError, ValueError) as cause:
         raise InvalidInputError(
-            f"the checkpoint has an offset of another source, {offset!r}: begin with a new checkpoint"
+            f"the checkpoint has an offset from another source, {offset!r}; start with a new checkpoint"
         ) from cause

@@ -102,8 +102,8 @@ class StreamPlanner:
         table = open_table(self._options.read.address)
         if self._options.changes is Changes.ROWS and not table.dataset.has_stable_row_ids:
             raise UnsupportedOperationError(
-                f"changes=rows on {table.name}, which has no stable row ids: only a table that was created "
-                "with stable_row_ids=true knows which rows changed; stream changes=appends"
+                f"changes=rows needs stable row ids, which {table.name} does not have: stream "
+                "changes=appends, or re-create the table with stable_row_ids=true"
             )
         return table
 
@@ -119,7 +119,7 @@ class StreamPlanner:
         version = self._starting_version(table, last)
         if version > table.version:
             raise TableVersionNotFoundError(
-                f"starting_version={version} of {table.name}, whose latest is {table.version}"
+                f"starting_version={version} of {table.name}: the latest is {table.version}"
             )
         return Position(table.location, version, self._transaction_of(table, version))
 
@@ -133,8 +133,8 @@ class StreamPlanner:
         first = min(version for version, _ in known)
         if not before and first > 1:
             raise TableVersionNotFoundError(
-                f"{table.name} at {options.starting_timestamp.isoformat()}: the oldest version that is left, "
-                f"{first}, is younger; begin with starting_version={first}, or leave both out"
+                f"{table.name} at {options.starting_timestamp.isoformat()}: the oldest remaining version, "
+                f"{first}, is newer; start with starting_version={first} or leave out both options"
             )
         return max(before, default=0)
 
@@ -235,19 +235,19 @@ def _require_same(table: OpenTable, history: History, position: Position) -> Non
         if known is None or known == position.transaction:  # None: cleaned up, so that nobody can tell
             return
     raise InvalidTableStateError(
-        f"{table.name} is another table than the one that the stream has read up to version "
-        f"{position.version}: it was replaced since; begin with a new checkpoint"
+        f"{table.name} was replaced after the stream read version {position.version}; "
+        "start with a new checkpoint"
     )
 
 
 def _refused(table: OpenTable, change: Change, changes: Changes) -> InvalidTableStateError:
     what = f"version {change.version} of {table.name} changed rows ({change.operation})"
     if change.touched and changes is Changes.APPENDS and table.dataset.has_stable_row_ids:
-        hint = "stream changes=rows to get updated rows, skip_changes=true to go on without them"
+        hint = "set changes=rows to stream updated rows, or skip_changes=true to continue without them"
     elif changes is Changes.ROWS:
-        hint = "Lance does not give removed rows; skip_changes=true goes on without them"
+        hint = "Lance cannot stream removed rows; set skip_changes=true to continue without them"
     else:
-        hint = "the stream gives only appended rows; skip_changes=true goes on without this version"
+        hint = "the stream has only appended rows; set skip_changes=true to continue without the changes"
     return InvalidTableStateError(
-        f"{what}: {hint}; or begin with a new checkpoint, to read the whole table again"
+        f"{what}: {hint}, or start with a new checkpoint to read the whole table again"
     )

@@ -87,7 +87,7 @@ def progress_key(directory: str, query: str) -> str:
         InvalidInputError: the id of the query cannot be part of a file's name.
     """
     if not _QUERY.fullmatch(query):
-        raise InvalidInputError(f"{query!r} is no id of a streaming query")
+        raise InvalidInputError(f"invalid streaming query id {query!r}")
     return f"{directory}/_relance/streams/{query}.json"
 
 
@@ -108,7 +108,7 @@ def read_progress(storage: ObjectStorage, key: str) -> Kept | None:
         progress = Progress(int(body["batch"]), State(body["state"]), int(body["version"]))
     except (ValueError, KeyError, TypeError) as cause:
         raise InvalidTableStateError(
-            f"the progress of a query in '{key}' cannot be read ({cause}): it is damaged or of a newer client"
+            f"cannot read the query progress in '{key}' ({cause}): corrupt or written by a newer client"
         ) from cause
     return Kept(progress, found.version)
 
@@ -186,7 +186,7 @@ def _landed(context: Context, plan: WritePlan, progress: Progress, *, query: str
     except TableVersionNotFoundError as cause:
         raise InvalidTableStateError(
             f"batch {progress.batch} of query {query} was being committed to table id '{plan.table_id}' when "
-            f"the query ended, and versions after {progress.version} were cleaned up since: nobody can tell "
-            f"whether it is in the table. If it is, set the state in '{key}' to \"done\", else delete that "
-            "file; then start the query again"
+            f"the query ended, and versions after {progress.version} were cleaned up since, so it is unknown "
+            f"whether it is in the table. If it is, set the state in '{key}' to \"done\"; otherwise delete "
+            "that file. Then restart the query"
         ) from cause

@@ -81,7 +81,7 @@ class _Batch:
         if not staged:
             return None
         if any(each.plan.job != staged[0].plan.job for each in staged):
-            raise InternalError("the tasks of one micro-batch were planned apart")
+            raise InternalError("the tasks of one micro-batch have different plans")
         fragments = [fragment for each in staged for fragment in each.fragments]
         return cls(staged[0].plan, staged[0].query, fragments)
 
@@ -90,5 +90,5 @@ def _query_id() -> str:
     task = TaskContext.get()
     found = None if task is None else task.getLocalProperty(_QUERY_ID)
     if not found:
-        raise InternalError("Spark does not say which query a task belongs to, so no batch can be told twice")
+        raise InternalError("Spark did not report a task's query id, so repeated batches go undetected")
     return str(found)

@@ -48,8 +48,8 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if options.read.branch not in (None, "main"):
             raise UnsupportedOperationError(
-                f"a stream of branch '{options.read.branch}': streams read the main branch, "
-                "leave the option out"
+                f"cannot stream branch '{options.read.branch}': streams read only the main branch; "
+                "leave out option 'branch'"
             )
         self._options = options
         self._schema = schema

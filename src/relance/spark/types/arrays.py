@@ -59,17 +59,17 @@ def check_nulls(array: pa.Array, field: pa.Field, path: str, *, hidden: int = 0)
     """
     if not field.nullable and array.null_count > hidden:
         raise TableSchemaValidationError(
-            f"column '{path}' takes no nulls, but {array.null_count - hidden} values are null; "
-            "fill them or leave those rows out"
+            f"column '{path}' is not nullable, but {array.null_count - hidden} values are null; "
+            "fill them or leave out those rows"
         )
 
 
 def misfit(path: str, given: pa.DataType, wanted: pa.DataType) -> TableSchemaValidationError:
     """Return the refusal of a type that does not go into another one without loss."""
     have, want = (spark_type(each, path).simpleString() for each in (given, wanted))
-    kept = "" if pa.types.is_nested(wanted) or str(wanted) == want else f" (kept as {wanted})"
+    kept = "" if pa.types.is_nested(wanted) or str(wanted) == want else f" (stored as {wanted})"
     return TableSchemaValidationError(
-        f"column '{path}' is {have}, which does not go into {want}{kept} without loss; "
+        f"column '{path}' is {have}, which does not fit into {want}{kept} without loss; "
         f"cast it to {want} first"
     )
 
@@ -85,8 +85,8 @@ def find_child(fields: Mapping[str, object], name: str, path: str) -> bool:
     for other in fields:
         if other.casefold() == name.casefold():
             raise TableSchemaValidationError(
-                f"column '{path}' is called '{other}' in the other schema: upper and lower case matter to "
-                "Lance; rename it"
+                f"column '{path}' is called '{other}' in the other schema, and Lance's column names are "
+                "case-sensitive; rename it"
             )
     return False
 
@@ -110,14 +110,14 @@ def _struct_cast(given: pa.DataType, wanted: pa.DataType, path: str, *, writing:
         for name in there:
             if not find_child(known, name, below(path, name)):
                 raise TableSchemaValidationError(
-                    f"column '{below(path, name)}' is not in the table; leave it out or add it there first"
+                    f"column '{below(path, name)}' is not in the table; leave it out or add it first"
                 )
     plans: list[tuple[pa.Field, str, int | None, Cast | None]] = []
     for field in fields:
         part = below(path, field.name)
         index = there[field.name] if find_child(there, field.name, part) else None
         if index is None and (not writing or not field.nullable):
-            raise TableSchemaValidationError(f"column '{part}' is missing; add it or do not ask for it")
+            raise TableSchemaValidationError(f"column '{part}' is missing; add it or do not select it")
         cast = None if index is None else plan_cast(given[index].type, field.type, part, writing=writing)
         plans.append((field, part, index, cast))
 
@@ -196,8 +196,8 @@ def _check_sizes(array: pa.Array, size: int, path: str) -> None:
     wrong = [each for each in sizes.values() if each not in (None, size)]
     if wrong:
         raise TableSchemaValidationError(
-            f"column '{path}' holds vectors of {size} values, but one with {wrong[0]} came; "
-            "make them all of one size or declare another"
+            f"column '{path}' holds vectors of size {size}, but one has {wrong[0]} values; "
+            "make them all the same size or declare another size"
         )
 
 
@@ -233,7 +233,7 @@ def _value_cast(given: pa.DataType, wanted: pa.DataType, path: str) -> Cast:
             array = cast(array)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as cause:
             raise TableSchemaValidationError(
-                f"column '{path}' holds a value that {wanted} cannot keep without loss: {cause}"
+                f"column '{path}' holds a value that does not fit into {wanted} without loss: {cause}"
             ) from cause
         return array if storage is wanted else pa.ExtensionArray.from_storage(wanted, array)
 

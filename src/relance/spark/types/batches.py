@@ -69,7 +69,7 @@ class ToSpark(_Batches):
             path = below("", field.name)
             if not find_child(there, field.name, path):
                 raise TableColumnNotFoundError(
-                    f"column '{path}' is not in the table, which has: {', '.join(given.names)}"
+                    f"column '{path}' is not in the table; its columns are: {', '.join(given.names)}"
                 )
             index = there[field.name]
             cast = plan_cast(given.field(index).type, field.type, path, writing=False)
@@ -96,8 +96,8 @@ class ToLance(_Batches):
         for name in there:
             if not find_child(known, name, below("", name)):
                 raise TableSchemaValidationError(
-                    f"column '{below('', name)}' is not in the table, which has: {', '.join(known)}; "
-                    "leave it out or add it to the table first"
+                    f"column '{below('', name)}' is not in the table; its columns are: {', '.join(known)}. "
+                    "Leave it out or add it first"
                 )
         columns = []
         for field in target:
@@ -108,7 +108,7 @@ class ToLance(_Batches):
                 columns.append(_Column(wanted, path, index, cast))
             elif not field.nullable:
                 raise TableSchemaValidationError(
-                    f"column '{path}' is missing, and the table takes no nulls in it; add it to the rows"
+                    f"column '{path}' is missing and not nullable in the table; add it to the rows"
                 )
         super().__init__(given, target, columns)
 

@@ -75,8 +75,8 @@ def spark_type(arrow: pa.DataType, path: str) -> sql.DataType:
     if known is not None:
         return known
     raise UnsupportedOperationError(
-        f"column '{path}' has the type {arrow}, which Spark cannot read{_why(arrow)}; "
-        "leave it out: name the other columns in the option 'columns'"
+        f"column '{path}' has type {arrow}, which Spark cannot read{_why(arrow)}; "
+        "to leave it out, list the other columns in option 'columns'"
     )
 
 
@@ -129,7 +129,7 @@ def _nested(arrow: pa.DataType, path: str) -> sql.DataType | None:
 
 def _why(arrow: pa.DataType) -> str:
     if pa.types.is_decimal(arrow):
-        return f": its decimals have {MAX_PRECISION} digits at most, with a scale from 0 to that"
+        return f" (decimals have at most {MAX_PRECISION} digits and a scale from 0 to that)"
     if pa.types.is_time(arrow):
-        return ": most of its operations refuse times of day"
+        return " (most operations do not support times of day)"
     return ""

@@ -30,16 +30,16 @@ _PLAIN: dict[type[sql.DataType], pa.DataType] = {
 }
 
 _REFUSED: dict[str, str] = {
-    "YearMonthIntervalType": "Lance has no such type; store the number of months: cast it to int",
+    "YearMonthIntervalType": "Lance has no such type; cast it to int to store the number of months",
     "CalendarIntervalType": "Lance has no such type; store its parts as numbers",
     "TimeType": "Spark could not read it back; cast it to string",
-    "VariantType": "it would come back as a struct of bytes; turn it into text with to_json",
-    "GeometryType": "it would come back as a struct of bytes; store st_asbinary of it",
-    "GeographyType": "it would come back as a struct of bytes; store st_asbinary of it",
-    "NullType": "a column of nothing but nulls has no type; cast it to the type it should have",
+    "VariantType": "it would be read back as a struct of bytes; convert it to text with to_json",
+    "GeometryType": "it would be read back as a struct of bytes; convert it with st_asbinary",
+    "GeographyType": "it would be read back as a struct of bytes; convert it with st_asbinary",
+    "NullType": "a column of only nulls has no type; cast it to the intended type",
     "CharType": "Lance does not keep the length; cast it to string",
     "VarcharType": "Lance does not keep the length; cast it to string",
-    "StringType": "Lance does not keep the collation; collate it UTF8_BINARY",
+    "StringType": "Lance does not keep the collation; use UTF8_BINARY",
 }
 
 _RESERVED = frozenset({"_rowid", "_rowaddr", "_rowoffset"})
@@ -61,7 +61,7 @@ def lance_schema(struct: sql.StructType, *, vectors: Mapping[str, int]) -> pa.Sc
     schema = pa.schema([_lance_field(field, below("", field.name), left) for field in struct])
     if left:
         raise InvalidInputError(
-            f"vector column '{next(iter(left))}' is not an array of float or double of this schema; "
+            f"vector column '{next(iter(left))}' is not an array of float or double in this schema; "
             f"its columns are: {', '.join(struct.fieldNames())}"
         )
     return schema
@@ -97,9 +97,7 @@ def _list(spark: sql.ArrayType, path: str, vectors: dict[str, int]) -> pa.DataTy
     if path in vectors and isinstance(spark.elementType, sql.FloatType | sql.DoubleType):
         size = vectors.pop(path)
         if size < 1:
-            raise InvalidInputError(
-                f"vector column '{path}' cannot have {size} values: give a size from 1 up"
-            )
+            raise InvalidInputError(f"vector column '{path}' must have a size of at least 1, got {size}")
         # Lance forgets that the values of a vector are never null, so the promise is not made.
         return pa.list_(pa.field(ITEM, _PLAIN[type(spark.elementType)]), size)
     item = _lance_type(spark.elementType, below(path, "element"), vectors)
@@ -108,13 +106,11 @@ def _list(spark: sql.ArrayType, path: str, vectors: dict[str, int]) -> pa.DataTy
 
 def _refusal(spark: sql.DataType, path: str) -> UnsupportedOperationError:
     if isinstance(spark, sql.UserDefinedType):
-        what = f"the user-defined type {type(spark).__name__}"
-        why = (
-            "Lance keeps the data but not the class; turn it into plain columns (vector_to_array for vectors)"
-        )
+        what = f"user-defined type {type(spark).__name__}"
+        why = "Lance keeps the data but not the class; convert it to plain columns (vectors: vector_to_array)"
     else:
-        what = f"the type {spark.simpleString()}"
-        why = _REFUSED.get(type(spark).__name__, "Lance has no such type; cast it to one it has")
+        what = f"type {spark.simpleString()}"
+        why = _REFUSED.get(type(spark).__name__, "Lance has no such type; cast it to a supported one")
     return UnsupportedOperationError(f"column '{path}' has {what}: {why}")
 
 
@@ -123,12 +119,12 @@ def _check_names(names: Sequence[str], *, top: bool, path: str) -> None:
     for name in names:
         where = below(path, name)
         if name in seen:
-            raise TableSchemaValidationError(f"column '{where}' is there twice; rename one of them")
+            raise TableSchemaValidationError(f"column '{where}' occurs twice; rename one of them")
         seen.add(name)
         if top and (not name or "`" in name or "." in name):
             raise TableSchemaValidationError(
-                f"column '{where}': outside structs Lance takes no empty names and no names with a dot or a "
-                "backtick; rename it with withColumnRenamed"
+                f"column '{where}': outside structs, Lance column names must not be empty or contain a dot "
+                "or a backtick; rename it with withColumnRenamed"
             )
         if top and name in _RESERVED:
-            raise TableSchemaValidationError(f"column '{name}': the name is reserved by Lance; rename it")
+            raise TableSchemaValidationError(f"column '{name}': Lance reserves this name; rename it")
