@@ -78,10 +78,10 @@ def start(
     dry_run: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Started:
-    """Begin a job over the named tables, or over all that it is for; results come as tables are done.
+    """Start a job over the named tables, or over all it applies to; results arrive as tables finish.
 
     Raises:
-        InvalidInputError: an id or the engine cannot be used.
+        InvalidInputError: an id or the engine is invalid.
     """
     reference = catalog if isinstance(catalog, CatalogRef) else CatalogRef(catalog.properties)
     context = open_catalog(reference)
@@ -111,12 +111,12 @@ def maintain(
     dry_run: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Do a job over the named tables, or over all that it is for, and return a result for each.
+    """Run a job over the named tables, or over all it applies to, and return a result for each.
 
-    A table that fails does not stop the others: its error is in its result. A dry run shows the plan.
+    A failing table does not affect the others: its error is in its result. A dry run returns the plan.
 
     Raises:
-        InvalidInputError: an id or the engine cannot be used.
+        InvalidInputError: an id or the engine is invalid.
     """
     began = time.monotonic()
     started = start(catalog, job, tables, engine=engine, spark=spark, dry_run=dry_run, progress=progress)

@@ -41,11 +41,11 @@ _POLL_SECONDS = 1.0
 
 
 class LeaseHeldError(ConcurrentModificationError):
-    """Another run is under way; the text says whose."""
+    """Another run is in progress; the message names it."""
 
 
 class LeaseLostError(ConcurrentModificationError):
-    """The lease ran out and another run took it: this one stops."""
+    """The lease expired or another run took it over: this run stops."""
 
 
 @dataclass(frozen=True, slots=True)

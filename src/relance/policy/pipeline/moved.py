@@ -34,7 +34,7 @@ _HARMLESS = (
 
 
 class MovedError(InvalidTableStateError):
-    """The table is not what was planned for: nothing was done to it. Plan again."""
+    """The table changed after the plan was made; nothing was done to it. Re-plan."""
 
 
 @dataclass(frozen=True, slots=True)

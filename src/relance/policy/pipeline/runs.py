@@ -39,13 +39,14 @@ def run_policy(
     wait: timedelta | None = None,
     progress: Report | None = None,
 ) -> RunRecord:
-    """Do what a policy asks for now, and return what became of it; the history keeps it.
+    """Run a policy now and return its record, which is also kept in the history.
 
-    `only` names tables, `kinds` chooses kinds of actions. Another run of this lake is waited for as long
-    as `wait` says. A table that fails does not stop the others. Over a limit of the policy nothing is done.
+    `only` restricts the run to these tables, `kinds` to these kinds of actions. `wait` is how long to wait
+    for another run on this lake to end. A failing table does not affect the others. If a limit of the
+    policy would be exceeded, nothing is done.
 
     Raises:
-        LeaseHeldError: another run is under way; the text says whose.
+        LeaseHeldError: another run is in progress; the message names it.
         InvalidInputError: an id or the engine cannot be used.
         UnsupportedOperationError: the store does not honour conditional writes.
     """
@@ -81,15 +82,15 @@ def run(
     wait: timedelta | None = None,
     progress: Report | None = None,
 ) -> RunRecord:
-    """Do exactly what a plan says, which may have been saved; a plan can be run once.
+    """Run a plan, saved or not, exactly as it is; a plan can run only once.
 
-    The run is that of who runs it, not of who made the plan: `actor`, or user@host. If a table moved since
-    in a way that matters, nothing is done and the record says why: the table was dropped, renamed or
-    replaced, or rows that a delete is planned over were changed.
+    The history records who runs the plan, not who made it: `actor`, or user@host. If a table was dropped,
+    renamed or replaced after the plan was made, or rows that a planned delete covers were changed, nothing
+    is done and the record says why.
 
     Raises:
-        LeaseHeldError: another run is under way; the text says whose.
-        InvalidInputError: the plan is for another lake, or a run of it has begun already.
+        LeaseHeldError: another run is in progress; the message names it.
+        InvalidInputError: the plan is for another lake, or has already been started.
         UnsupportedOperationError: the store does not honour conditional writes.
     """
     reference = ref_of(catalog)
@@ -118,14 +119,14 @@ def resume(
     wait: timedelta | None = None,
     progress: Report | None = None,
 ) -> RunRecord:
-    """Bring a run to its end whose process was stopped: the one that is named, or the newest such.
+    """Resume an interrupted run: the named one, or the most recent.
 
-    What it had done stays done, and the end is the same as if it had never been stopped. The history names
-    both who began it and who resumed it: `actor`, or user@host.
+    Finished actions are not repeated, and the result is the same as without the interruption. The history
+    names both who started the run and who resumed it: `actor`, or user@host.
 
     Raises:
         TransactionNotFoundError: there is no such run.
-        LeaseHeldError: another run is under way, perhaps this very one.
+        LeaseHeldError: another run is in progress, possibly this one.
     """
     reference = ref_of(catalog)
     context = open_catalog(reference)
@@ -143,7 +144,7 @@ def resume(
 
 
 def left_of(catalog: DirectoryNamespace | CatalogRef, name: str | None = None) -> RunPlan:
-    """Return what `resume` would do: the plan of a stopped run with the steps that are not done.
+    """Return what `resume` would do: the plan of an interrupted run, with its remaining steps.
 
     Raises:
         TransactionNotFoundError: there is no such run.
@@ -155,7 +156,7 @@ def left_of(catalog: DirectoryNamespace | CatalogRef, name: str | None = None) -
 
 
 def who_runs(catalog: DirectoryNamespace | CatalogRef) -> Holder | None:
-    """Return who runs a policy over a lake now; None when nobody does."""
+    """Return the holder of the policy run in progress on a lake; None if there is none."""
     return holder_of(open_catalog(ref_of(catalog)))
 
 
