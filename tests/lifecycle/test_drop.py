@@ -8,6 +8,7 @@ from datetime import timedelta
 import lance
 import pytest
 from tests.lifecycle.conftest import Open
+from tests.support.internals import context_of
 from tests.support.lifecycle import drop, ipc, make, rows, tables
 
 import relance
@@ -237,7 +238,7 @@ def test_an_open_reader_goes_on_while_its_table_is_dropped_and_undropped(catalog
 
 def rows_by_location(catalog: Catalog, name: str) -> int:
     """Count the rows of a dropped table the way a client does that kept its location."""
-    context = catalog._context
+    context = context_of(catalog)
     return int(
         lance.dataset(
             context.location(name), storage_options=dict(context.lance_options()) or None

@@ -10,6 +10,7 @@ import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import DeregisterTableRequest
 from tests.lifecycle.conftest import Open
+from tests.support.internals import context_of, replace_context
 from tests.support.lifecycle import drop, ipc, make, rows, tables
 
 import relance
@@ -27,7 +28,7 @@ Catalog = relance.DirectoryNamespace
 
 
 def _keys(catalog: Catalog) -> set[str]:
-    return {info.key for info in catalog._context.storage.list_level("").files}
+    return {info.key for info in context_of(catalog).storage.list_level("").files}
 
 
 def test_a_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog, clock: ManualClock) -> None:
@@ -52,7 +53,7 @@ def test_a_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog
 def test_a_tombstone_with_files_below_it_is_not_swept(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t", purge="true")
-    catalog._context.storage.create("t.lance/_versions/1.manifest", b"a late create")
+    context_of(catalog).storage.create("t.lance/_versions/1.manifest", b"a late create")
     clock.advance(timedelta(days=8))
     assert catalog.sweep_markers() == []
     assert tables(catalog) == []
@@ -71,7 +72,7 @@ def test_a_marker_that_is_not_understood_is_never_purged_revived_or_overwritten(
     catalog: Catalog, clock: ManualClock, body: bytes
 ) -> None:
     make(catalog, "t", 1)
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     storage.create("t.deleted", body)
     clock.advance(timedelta(days=9999))
     calls = (
@@ -96,12 +97,12 @@ def test_a_marker_that_is_not_understood_is_never_purged_revived_or_overwritten(
     ]
     assert storage.read("t.deleted").body == body
     assert lance.dataset(
-        catalog._context.location("t"), storage_options=dict(catalog._context.lance_options()) or None
+        context_of(catalog).location("t"), storage_options=dict(context_of(catalog).lance_options()) or None
     ).to_table()["x"].to_pylist() == [1]
 
 
 def test_scrub_finds_and_mends_what_crashes_leave_behind(catalog: Catalog, clock: ManualClock) -> None:
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     for name in ("no-data", "stale-purge", "stale-create", "below"):
         make(catalog, name, 1)
         drop(catalog, name)
@@ -182,8 +183,8 @@ def test_a_create_that_died_before_its_commit_gives_the_dropped_table_back(
 
 def test_markers_of_native_clients_are_brought_to_the_root(open_catalog: Open, clock: ManualClock) -> None:
     catalog = open_catalog()
-    root = catalog._context.connection.lance_root
-    options = dict(catalog._context.lance_options())
+    root = context_of(catalog).connection.lance_root
+    options = dict(context_of(catalog).lance_options())
     native = NativeNamespace(
         root=root, manifest_enabled="false", **{f"storage.{key}": value for key, value in options.items()}
     )
@@ -193,7 +194,7 @@ def test_markers_of_native_clients_are_brought_to_the_root(open_catalog: Open, c
         [{"x": 1}], namespace_client=native, table_id=["written"], storage_options=options or None
     )
     native.deregister_table(DeregisterTableRequest(id=["hidden"]))
-    catalog._context.storage.create("reserved.lance/.lance-reserved", b"reserved")
+    context_of(catalog).storage.create("reserved.lance/.lance-reserved", b"reserved")
     assert tables(catalog) == ["plain", "reserved", "written"]
     plan = catalog.migrate_markers(dry_run=True)
     assert (plan.deregistered, plan.declared, plan.already_migrated) == (("hidden",), ("reserved",), False)
@@ -211,12 +212,12 @@ def test_markers_of_native_clients_are_brought_to_the_root(open_catalog: Open, c
 def _careless(catalog: Catalog, *, ignores_create_only: bool) -> Catalog:
     """Give the catalog a store that takes conditional writes and ignores the conditions."""
     probe._seen.clear()
-    context = catalog._context
+    context = context_of(catalog)
     storage = CarelessStorage(context.storage, ignores_create_only=ignores_create_only, ignores_replace=True)
     renamed = dataclasses.replace(
         context, connection=dataclasses.replace(context.connection, storage=storage)
     )
-    catalog._context = renamed
+    replace_context(catalog, renamed)
     return catalog
 
 
@@ -243,10 +244,10 @@ def test_on_a_store_without_compare_and_swap_only_the_safe_half_works(catalog: C
     for call in calls:
         with pytest.raises(UnsupportedOperationError) as caught:
             call()
-        assert catalog._context.storage.name in str(caught.value)
+        assert context_of(catalog).storage.name in str(caught.value)
         assert "docs/stores.md" in str(caught.value)
     assert catalog.table_status(["u"]) == Exists(("u",))
-    stored = read_marker(catalog._context.storage, "t")
+    stored = read_marker(context_of(catalog).storage, "t")
     assert stored is not None
     assert stored.marker.state is State.DELETED
 

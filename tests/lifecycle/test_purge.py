@@ -7,6 +7,7 @@ from datetime import timedelta
 import lance
 import pytest
 from tests.lifecycle.conftest import Open
+from tests.support.internals import context_of
 from tests.support.lifecycle import drop, ipc, make, rows, tables
 
 import relance
@@ -31,7 +32,7 @@ SKEW = timedelta(minutes=5)
 
 
 def _files(catalog: Catalog, name: str) -> list[str]:
-    return sorted(info.key for info in catalog._context.storage.list_recursive(f"{name}.lance"))
+    return sorted(info.key for info in context_of(catalog).storage.list_recursive(f"{name}.lance"))
 
 
 def test_a_live_table_is_never_purged(catalog: Catalog) -> None:
@@ -62,7 +63,7 @@ def test_a_purge_removes_all_files_and_says_how_many(catalog: Catalog, clock: Ma
     make(catalog, "t", 1, 2, 3)
     lance.dataset(namespace_client=catalog, table_id=["t"]).tags.create("v1", 1)
     make(catalog, "other", 9)
-    infos = list(catalog._context.storage.list_recursive("t.lance"))
+    infos = list(context_of(catalog).storage.list_recursive("t.lance"))
     drop(catalog, "t")
     clock.advance(WEEK + SKEW)
     seen: list[PurgeProgress] = []
@@ -147,7 +148,7 @@ def test_a_purge_that_another_client_holds_is_left_alone_until_its_lease_is_over
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     stored = read_marker(storage, "t")
     assert stored is not None
     until = clock.now() + timedelta(minutes=10)
@@ -173,7 +174,7 @@ def test_a_purge_whose_lease_runs_out_stops_before_the_next_batch(
     make(catalog, "t", 1)
     drop(catalog, "t")
     before = _files(catalog, "t")
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     real = type(storage).replace_many
 
     def stall(self: object, changes: list[Replacement]) -> object:
@@ -205,7 +206,7 @@ def test_a_rate_limit_slows_the_purge_down(catalog: Catalog) -> None:
     drop(catalog, "t")
     slept: list[float] = []
     options = PurgeOptions(force=True, rate_limit=2.0, sleep=slept.append)
-    result = purge_name(catalog._context, TableId((), "t"), options)
+    result = purge_name(context_of(catalog), TableId((), "t"), options)
     assert sum(slept) == pytest.approx(result.files / 2.0)
     assert len(slept) >= result.files / 2
 
@@ -215,7 +216,7 @@ def test_what_cannot_be_deleted_is_reported_and_the_table_stays_claimed(
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     monkeypatch.setattr(type(storage), "delete_many", lambda *_: None)
     monkeypatch.setattr(type(storage), "delete_below", lambda *_, **__: iter(()))
     monkeypatch.setattr(type(storage), "discard", lambda *_, **__: iter(()))
@@ -249,7 +250,7 @@ def test_a_deregistered_table_is_purged_only_when_named_and_forced(
 
 
 def test_files_of_others_in_the_root_survive_every_purge(catalog: Catalog) -> None:
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     for key in ("notes.txt", "t.lance.bak/data/x", "t.lancex/y", "tt.lance/_versions/1.manifest"):
         storage.create(key, b"precious")
     make(catalog, "t", 1)

@@ -20,6 +20,7 @@ import lance
 import pytest
 from lance_namespace import CreateNamespaceRequest
 from tests.support.interleaving import open_native
+from tests.support.internals import manifest_of
 from tests.support.manifest_lakes import (
     CONCURRENT_MODIFICATION,
     MODES,
@@ -54,12 +55,6 @@ KEPT_FOR = timedelta(seconds=4)
 """Far less than in earnest. No commit here takes nearly as long, and what was read long ago is not used."""
 
 WRITERS = 3
-
-
-def manifest_of(catalog: DirectoryNamespace) -> LanceManifest:
-    manifest = catalog._context.manifest
-    assert isinstance(manifest, LanceManifest)
-    return manifest
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 from lance_namespace import CreateTableVersionRequest, TableVersion
+from tests.support.internals import context_of, replace_context
 
 from relance import DirectoryNamespace
 from relance.manifest.store import Change, Manifest, Snapshot
@@ -166,14 +167,13 @@ class _Manifest:
 
 def with_power(catalog: DirectoryNamespace, writes: int) -> Power:
     """Let a catalog do this many writes and no more."""
-    power, context = Power(writes), catalog._context
+    power, context = Power(writes), context_of(catalog)
     capabilities(context.storage)  # found out once, by writing
     assert context.manifest is not None
     storage: Any = _Storage(context.storage, power)
     manifest: Any = _Manifest(context.manifest, power)
-    catalog._context = replace(
-        context, connection=replace(context.connection, storage=storage), manifest=manifest
-    )
+    changed = replace(context, connection=replace(context.connection, storage=storage), manifest=manifest)
+    replace_context(catalog, changed)
     return power
 
 

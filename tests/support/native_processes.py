@@ -17,6 +17,7 @@ from lance_namespace import (
 )
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.interleaving import open_native
+from tests.support.internals import context_of
 from tests.support.manifest_lakes import ident, ipc, rename
 from tests.support.race_processes import Action, Event
 
@@ -59,7 +60,7 @@ class SideBySide(Action):
         chance = random.Random(f"{name} {process}")
         if process % 2:
             return [self._call(chance, OUR_VERBS, catalog, _do_ours) for _ in range(self.calls)]
-        native = open_native(Path(catalog._context.root.uri), dict(self.mode))
+        native = open_native(Path(context_of(catalog).root.uri), dict(self.mode))
         return [self._call(chance, NATIVE_VERBS, native, _do_native) for _ in range(self.calls)]
 
     @staticmethod

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.internals import context_of
 from tests.support.manifest_lakes import (
     MODES,
     V1,
@@ -72,7 +73,7 @@ class Case:
 
 
 def _root(catalog: DirectoryNamespace) -> Path:
-    return Path(catalog._context.root.uri)
+    return Path(context_of(catalog).root.uri)
 
 
 def _registers(path: str) -> Act:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.internals import manifest_of
 from tests.support.managed_versions import (
     COMPATIBILITY,
     MODES,
@@ -175,9 +176,7 @@ class TestNativeClients:
         catalog = managed(root, V2)
         create(catalog, "t")
         opened(catalog, "t")
-        manifest = catalog._context.manifest
-        assert manifest is not None
-        manifest.set_metadata({WRITER_FLAGS_KEY: "0"})
+        manifest_of(catalog).set_metadata({WRITER_FLAGS_KEY: "0"})
         with pytest.raises(LanceNamespaceError) as caught:
             self.open_native(root, V2).create_namespace(_request("CreateNamespaceRequest", id=["m"]))
         assert int(caught.value.code) == INTERNAL
@@ -385,8 +384,7 @@ class TestAdoption:
 
 def on_commit(monkeypatch: pytest.MonkeyPatch, catalog: DirectoryNamespace, act: Callable[[], Any]) -> None:
     """Do something once, right after the next commit of the manifest."""
-    manifest = catalog._context.manifest
-    assert manifest is not None
+    manifest = manifest_of(catalog)
     commit, waiting = type(manifest).commit, [act]
 
     def and_then(self: Any, *args: Any) -> None:
