@@ -20,13 +20,13 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 from tests.support.cli import SECRET, Lake, environment, run, spawn
+from tests.support.patches import substitute
 
-from relance import DirectoryNamespace, errors
-from relance.cli import asking, failures
+from relance import errors
+from relance.cli import failures
 from relance.cli.app import SECTIONS, app
 from relance.cli.exits import MEANINGS, Exit
 from relance.policy.pipeline import lease
-from relance.storage.local_disk import LocalDiskStorage
 
 
 def test_help_is_quick_and_loads_neither_lance_nor_spark(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_root_without_permission_leads_to_the_stores_exit_code(
     def refuse(*_: object) -> None:
         raise errors.PermissionDeniedError("not yours")
 
-    monkeypatch.setattr(LocalDiskStorage, "list_level", refuse)
+    substitute(monkeypatch, "disk.list_level", refuse)
     ran = lake.run("ls")
     assert ran.exit_code == 6
     assert "relance doctor" in ran.err
@@ -266,7 +266,7 @@ def test_a_secret_in_an_error_of_somebody_else_is_blotted_out(
     def leak(*_: object) -> None:
         raise RuntimeError(f"request with key {SECRET} failed")
 
-    monkeypatch.setattr(DirectoryNamespace, "list_namespaces", leak)
+    substitute(monkeypatch, "catalog.list_namespaces", leak)
     for more in ((), ("--json",), ("--debug",)):
         ran = run("ls", *more)
         assert ran.exit_code == 1
@@ -281,7 +281,7 @@ def test_colours_only_on_a_terminal(lake: Lake) -> None:
 
 
 def test_no_means_no(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "is_somebody_there", lambda: True)
+    substitute(monkeypatch, "cli.is_somebody_there", lambda: True)
     command = ["--root", str(lake.folder), "purge", "gone", "--force"]
     ran = CliRunner().invoke(app, command, input="n\n")
     assert ran.exit_code == 5

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.support.cli import ROWS, Lake, ipc
+from tests.support.patches import substitute
 
 from relance import DirectoryNamespace
 from relance.errors import PermissionDeniedError
-from relance.storage.local_disk import LocalDiskStorage
 
 
 def _entry(found: dict[str, object], table: str) -> dict[str, object]:
@@ -122,7 +122,7 @@ def test_doctor_tells_that_the_root_cannot_be_written(lake: Lake, monkeypatch: p
     def refuse(*_: object) -> None:
         raise PermissionDeniedError("not yours")
 
-    monkeypatch.setattr(LocalDiskStorage, "create", refuse)
+    substitute(monkeypatch, "disk.create", refuse)
     ran = lake.run("doctor", "--json")
     assert ran.exit_code == 1
     checks = {each["name"]: each for each in ran.document["result"]["checks"]}

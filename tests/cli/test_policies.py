@@ -15,16 +15,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.support.cli import Lake, environment, run
+from tests.support.patches import original, substitute
 
-from relance import policy
-from relance.cli import asking
 from relance.cli.app import app
 from relance.cli.policies import KINDS
 from relance.cli.shapes import SHAPES
 from relance.maintenance.runner import open_catalog
 from relance.policy import parse_policy, plan
 from relance.policy.actions import Kind
-from relance.policy.pipeline import schedule
 from relance.policy.pipeline.plan_file import begin
 from relance.policy.pipeline.planning import ref_of
 
@@ -193,7 +191,7 @@ def test_a_run_is_resumed_only_when_what_is_left_may_go(
     assert ran.exit_code == 5
     assert "1 action of this run cannot be undone" in ran.err
     assert lake.json("query", "readings", "--count")["rows"] == 3
-    monkeypatch.setattr(asking, "is_somebody_there", lambda: True)
+    substitute(monkeypatch, "cli.is_somebody_there", lambda: True)
     asked = CliRunner().invoke(app, ["--root", str(lake.folder), "run", "--resume"], input="n\n")
     assert asked.exit_code == 5
     assert "delete_rows readings: 1 row" in asked.stderr
@@ -232,7 +230,7 @@ def test_history_and_report(lake: Lake, file: str, tmp_path: Path) -> None:
 def test_what_ends_one_run_does_not_end_those_after_it(
     lake: Lake, file: str, monkeypatch: pytest.MonkeyPatch, outcomes: list[str]
 ) -> None:
-    wanted, real = iter(outcomes), policy.run_policy
+    wanted, real = iter(outcomes), original("policy.run_policy")
 
     def sometimes(*arguments: Any, **options: Any) -> object:
         if next(wanted) == "failed":
@@ -243,8 +241,8 @@ def test_what_ends_one_run_does_not_end_those_after_it(
         work()
         work()
 
-    monkeypatch.setattr(policy, "run_policy", sometimes)
-    monkeypatch.setattr(schedule, "repeat", twice)
+    substitute(monkeypatch, "policy.run_policy", sometimes)
+    substitute(monkeypatch, "policy.repeat", twice)
     done = lake.run("run", file, "--every", "1h", "--yes", "--json")
     found = done.document["result"]["runs"]
     assert [each["state"] for each in found] == outcomes

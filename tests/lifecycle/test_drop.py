@@ -10,6 +10,7 @@ import pytest
 from tests.lifecycle.conftest import Open
 from tests.support.internals import context_of
 from tests.support.lifecycle import drop, ipc, make, rows, tables
+from tests.support.patches import substitute
 
 import relance
 from relance.clock import to_millis
@@ -157,7 +158,7 @@ def test_a_create_over_a_dropped_table_whose_write_fails_gives_the_name_back(
     def fail(*_: object, **__: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("relance.operations.lance_tables.write_fragments", fail)
+    substitute(monkeypatch, "tables.write_fragments", fail)
     with pytest.raises(RelanceError, match="disk full"):
         catalog.create_table({"id": ["t"]}, ipc(2))
     status = catalog.table_status(["t"])

@@ -12,6 +12,7 @@ from lance_namespace import DeregisterTableRequest
 from tests.lifecycle.conftest import Open
 from tests.support.internals import context_of, replace_context
 from tests.support.lifecycle import drop, ipc, make, rows, tables
+from tests.support.patches import original, substitute
 
 import relance
 from relance.errors import InvalidTableStateError, RelanceError, UnsupportedOperationError
@@ -20,7 +21,6 @@ from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
 from relance.lifecycle.states import State
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted
 from relance.operations.findings import Problem
-from relance.storage import probe
 from relance.testing.clock import ManualClock
 from relance.testing.faults import CarelessStorage
 
@@ -150,7 +150,7 @@ def test_a_create_that_committed_but_died_before_its_last_step_is_finished(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("relance.operations.directory.claims.Claim.settle", die)
+        substitute(patch, "claim.settle", die)
         with pytest.raises(KeyboardInterrupt):
             catalog.create_table({"id": ["t"]}, ipc(2))
     assert tables(catalog) == []
@@ -173,7 +173,7 @@ def test_a_create_that_died_before_its_commit_gives_the_dropped_table_back(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("relance.operations.lance_tables.PylanceTables.commit", die)
+        substitute(patch, "tables.commit", die)
         with pytest.raises(KeyboardInterrupt):
             catalog.create_table({"id": ["t"]}, ipc(2))
     clock.advance(timedelta(hours=1))
@@ -211,7 +211,7 @@ def test_markers_of_native_clients_are_brought_to_the_root(open_catalog: Open, c
 
 def _careless(catalog: Catalog, *, ignores_create_only: bool) -> Catalog:
     """Give the catalog a store that takes conditional writes and ignores the conditions."""
-    probe._seen.clear()
+    original("probe.seen").clear()
     context = context_of(catalog)
     storage = CarelessStorage(context.storage, ignores_create_only=ignores_create_only, ignores_replace=True)
     renamed = dataclasses.replace(
@@ -223,7 +223,7 @@ def _careless(catalog: Catalog, *, ignores_create_only: bool) -> Catalog:
 
 @pytest.fixture
 def fresh_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relance.storage.probe._seen", {})
+    substitute(monkeypatch, "probe.seen", {})
 
 
 @pytest.mark.usefixtures("fresh_probes")

@@ -9,6 +9,7 @@ import pytest
 from tests.lifecycle.conftest import Open
 from tests.support.internals import context_of
 from tests.support.lifecycle import drop, ipc, make, rows, tables
+from tests.support.patches import original, substitute
 
 import relance
 from relance.errors import (
@@ -175,14 +176,14 @@ def test_a_purge_whose_lease_runs_out_stops_before_the_next_batch(
     drop(catalog, "t")
     before = _files(catalog, "t")
     storage = context_of(catalog).storage
-    real = type(storage).replace_many
+    real = original("storage.replace_many", on=type(storage))
 
     def stall(self: object, changes: list[Replacement]) -> object:
         claimed = real(storage, changes)
         clock.advance(timedelta(minutes=11))
         return claimed
 
-    monkeypatch.setattr(type(storage), "replace_many", stall)
+    substitute(monkeypatch, "storage.replace_many", stall, on=type(storage))
     with pytest.raises(ConcurrentModificationError, match="ran out"):
         catalog.purge_table(["t"], force=True)
     assert _files(catalog, "t") == before
@@ -194,8 +195,8 @@ def test_a_long_purge_renews_its_lease(
     make(catalog, "t", 1)
     lance.write_dataset([{"x": 2}], namespace_client=catalog, table_id=["t"], mode="append")
     drop(catalog, "t")
-    monkeypatch.setattr("relance.operations.deletion.LARGEST_BATCH", 1)
-    monkeypatch.setattr("relance.operations.deletion.REMEMBERED", 0)  # it counts as one of many files
+    substitute(monkeypatch, "purge.largest_batch", 1)
+    substitute(monkeypatch, "purge.remembered_files", 0)  # it counts as one of many files
     result = catalog.purge_table(["t"], force=True, progress=lambda _: clock.advance(timedelta(minutes=6)))
     assert result.purged
     assert result.files > 4
@@ -217,9 +218,9 @@ def test_what_cannot_be_deleted_is_reported_and_the_table_stays_claimed(
     make(catalog, "t", 1)
     drop(catalog, "t")
     storage = context_of(catalog).storage
-    monkeypatch.setattr(type(storage), "delete_many", lambda *_: None)
-    monkeypatch.setattr(type(storage), "delete_below", lambda *_, **__: iter(()))
-    monkeypatch.setattr(type(storage), "discard", lambda *_, **__: iter(()))
+    substitute(monkeypatch, "storage.delete_many", lambda *_: None, on=type(storage))
+    substitute(monkeypatch, "storage.delete_below", lambda *_, **__: iter(()), on=type(storage))
+    substitute(monkeypatch, "storage.discard", lambda *_, **__: iter(()), on=type(storage))
     results = catalog.purge_tables([["t"]], force=True)
     assert isinstance(results[0].error, InvalidTableStateError)
     assert len(results[0].left) == len(_files(catalog, "t")) > 0

@@ -36,13 +36,13 @@ from tests.support.manifest_lakes import (
     spaces,
     tables,
 )
+from tests.support.patches import original, substitute_for_good, substituted
 from tests.support.race_processes import Action, keep_manifest
 from tests.support.racing import Team, team
 from tests.support.root_checks import check_all_versions, check_rows, open_root
 
 from relance import DirectoryNamespace
 from relance.errors import InternalError, RelanceError
-from relance.manifest import lance_manifest
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.lance_manifest import LanceManifest
 from relance.manifest.store import Change, ManifestConflictError
@@ -74,7 +74,7 @@ class WriteAndKeep(Action):
         until = time.monotonic() + self.seconds
         if process == WRITERS:
             return self._keep(catalog, until)
-        lance_manifest.READ_FOR_SECONDS = KEPT_FOR.total_seconds() / 2
+        substitute_for_good("manifest.read_for_seconds", KEPT_FOR.total_seconds() / 2)
         left, number = [], 0
         while time.monotonic() < until:
             number += 1
@@ -165,7 +165,7 @@ class TestRemovedVersions:
         drop(writer, "s/g")
         stale = manifest_of(reader).latest()
         removed_under(reader, root, lambda: spaces(writer, "a", "b"))
-        expected, latest = read(open_root(root, mode)), LanceManifest.latest
+        expected, latest = read(open_root(root, mode)), original("manifest.latest")
         answers = [stale]
 
         def once_stale(manifest: LanceManifest) -> Any:
@@ -173,7 +173,7 @@ class TestRemovedVersions:
 
         with pytest.raises(ManifestConflictError):
             stale.get(["s"])
-        with mock.patch.object(LanceManifest, "latest", once_stale):
+        with substituted("manifest.latest", once_stale):
             assert read(reader) == expected
         assert not answers
 
@@ -191,7 +191,7 @@ class TestRemovedVersions:
         spaces(one, "a")
         manifest, stale = manifest_of(one), manifest_of(one).latest()
         removed_under(one, root, lambda: spaces(other, "b", "c", "d"))
-        stale.seen_at -= lance_manifest.READ_FOR_SECONDS + 1
+        stale.seen_at -= original("manifest.read_for_seconds") + 1
         with pytest.raises(ManifestConflictError):
             manifest.commit(stale, Change(added=(Entry("late", ObjectType.NAMESPACE),)))
         assert sorted(check_rows(root).live) == ["a", "b", "c", "d"]
@@ -305,7 +305,7 @@ class TestIndexes:
     def test_they_come_back_by_themselves(self, root: Path) -> None:
         open_native(root, V2).create_namespace(CreateNamespaceRequest(id=["n"]))
         catalog = open_root(root, V2)
-        with mock.patch("relance.manifest.upkeep._MANY_VERSIONS", 5):
+        with substituted("manifest.many_versions", 5):
             spaces(catalog, *(f"m{number}" for number in range(8)))
         manifest = manifest_of(catalog)
         assert manifest.on_commit is not None

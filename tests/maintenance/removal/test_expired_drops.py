@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.jobs.roots import MODES, Root
+from tests.support.patches import original, substitute
 from tests.support.roots import S3Place
 
 from relance.errors import (
@@ -168,7 +169,7 @@ def test_a_purge_whose_process_is_gone_is_taken_over_after_its_lease(tmp_path: P
 def test_a_busy_store_only_delays_the_purge(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     _expired(root, "t")
     storage = type(root.context.storage)
-    whole, failures = storage.delete_many, [0]
+    whole, failures = original("storage.delete_many", on=storage), [0]
 
     def flaky(self: Any, keys: Iterable[str]) -> None:
         failures[0] += 1
@@ -176,7 +177,7 @@ def test_a_busy_store_only_delays_the_purge(root: Root, monkeypatch: pytest.Monk
             raise ServiceUnavailableError("slow down")
         whole(self, keys)
 
-    monkeypatch.setattr(storage, "delete_many", flaky)
+    substitute(monkeypatch, "storage.delete_many", flaky, on=storage)
     (result,) = root.run(PurgeDropped(giant_files=0), giant_seconds=0)
     assert result.error is None
     assert result.attempts > 1

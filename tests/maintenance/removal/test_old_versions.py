@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from lance.fragment import write_fragments
 from tests.support.jobs.roots import DAY, Root, age
+from tests.support.patches import original, substitute
 
 from relance import CleanupPolicy
 from relance.errors import (
@@ -25,7 +26,6 @@ from relance.errors import (
     RelanceError,
     TableNotFoundError,
 )
-from relance.maintenance.removal import pacing
 from relance.maintenance.removal.old_versions import CleanedInTasks, CleanUp
 from relance.maintenance.removal.pacing import paced
 
@@ -264,7 +264,7 @@ def test_stopped_at_any_delete_no_listed_version_misses_a_file(
         age(table, 8 * DAY)
         storage = root.context.storage
         calls: list[str] = []
-        whole = type(storage).delete_many
+        whole = original("storage.delete_many", on=type(storage))
 
         def some(self, keys, *, calls=calls, limit=stop_after, whole=whole):  # type: ignore[no-untyped-def]
             for key in sorted(keys):
@@ -274,7 +274,7 @@ def test_stopped_at_any_delete_no_listed_version_misses_a_file(
                 whole(self, [key])
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(storage), "delete_many", some)
+            substitute(patch, "storage.delete_many", some, on=type(storage))
             plan = _in_tasks().plan(root.context, T)
             assert plan is not None
             with pytest.raises(KeyboardInterrupt):
@@ -407,11 +407,11 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     def sleep(length: float) -> None:
         waited[0] += length
 
-    monkeypatch.setattr(pacing, "monotonic", lambda: waited[0])
-    monkeypatch.setattr(pacing, "sleep", sleep)
-    pacing._pacer.cache_clear()
+    substitute(monkeypatch, "pacing.monotonic", lambda: waited[0])
+    substitute(monkeypatch, "pacing.sleep", sleep)
+    original("pacing.pacer").cache_clear()
     yield waited
-    pacing._pacer.cache_clear()
+    original("pacing.pacer").cache_clear()
 
 
 def test_files_go_at_the_pace_that_was_asked_for(root: Root, seconds: list[float]) -> None:
@@ -435,7 +435,7 @@ def meanwhile(seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> Callable
             if acts:
                 acts.pop()()
 
-        monkeypatch.setattr(pacing, "sleep", sleep)
+        substitute(monkeypatch, "pacing.sleep", sleep)
 
     return do
 

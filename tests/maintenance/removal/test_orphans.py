@@ -14,6 +14,7 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.support.jobs.roots import DAY, MODES, Root, age
+from tests.support.patches import substitute, substituted
 from tests.support.scenarios.lifecycle import (
     TABLE,
     Step,
@@ -26,7 +27,6 @@ from tests.support.scenarios.lifecycle import (
 from relance.errors import InvalidInputError, RelanceError, UnsupportedOperationError
 from relance.lifecycle.status import NotFound
 from relance.locations import MARKER_SUFFIX
-from relance.maintenance.removal import orphans
 from relance.maintenance.removal.leftovers import Kept, Kind, Orphan, measure
 from relance.maintenance.removal.orphans import OrphanPlan, Outcome, RemoveDirectory, RemoveOrphans
 from relance.operations.context import Context
@@ -214,8 +214,8 @@ def test_killed_at_any_delete_the_next_run_finishes(root: Root, monkeypatch: pyt
     plan = RemoveOrphans().plan(root.context, ())
     assert plan is not None
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "delete_many", mock.Mock(side_effect=KeyboardInterrupt))
-        patch.setattr(storage, "delete_below", mock.Mock(side_effect=KeyboardInterrupt))
+        substitute(patch, "storage.delete_many", mock.Mock(side_effect=KeyboardInterrupt), on=storage)
+        substitute(patch, "storage.delete_below", mock.Mock(side_effect=KeyboardInterrupt), on=storage)
         for task in plan.tasks:
             with pytest.raises(KeyboardInterrupt):
                 task.run(root.context)
@@ -328,6 +328,6 @@ def test_without_the_marker_a_create_that_slept_loses_its_files() -> None:
             context.storage.delete(each.key)
         return mock.Mock(error=None, files=1, bytes=1)
 
-    with mock.patch.object(orphans, "_purge_at_home", delete):
+    with substituted("orphans.purge_at_home", delete):
         result = _explore(creates("b"), Budget())
     assert result.violation is not None

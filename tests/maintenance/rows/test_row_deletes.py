@@ -30,6 +30,7 @@ from tests.support.jobs.rows import (
     rows,
     unused_files,
 )
+from tests.support.patches import substitute
 from tests.support.roots import (
     INVALID_INPUT,
     TABLE_NOT_FOUND,
@@ -112,8 +113,8 @@ def test_the_result_is_that_of_lances_delete(
 def test_an_index_is_asked_once_and_changes_nothing(
     flat: LocalPlace, monkeypatch: pytest.MonkeyPatch, known: int, sparse: float
 ) -> None:
-    monkeypatch.setattr(row_deletes, "_KNOWN", known)
-    monkeypatch.setattr(row_deletes, "_SPARSE", sparse)
+    substitute(monkeypatch, "row_deletes.most_known_rows", known)
+    substitute(monkeypatch, "row_deletes.sparse_share", sparse)
     make(flat)
     opened(flat).create_scalar_index("id", "BTREE")
     opened(flat).create_scalar_index("name", "BITMAP")

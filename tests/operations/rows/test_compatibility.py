@@ -43,11 +43,10 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.patches import substitute
 from tests.support.root_checks import check_all_versions
 
 from relance import DirectoryNamespace
-from relance.operations.directory import create as directory_create
-from relance.operations.directory import declare as directory_declare
 from relance.storage.protocol import ObjectStorage
 
 
@@ -434,8 +433,8 @@ def test_a_create_that_slept_while_its_name_came_and_went_holds_no_name(
         make(other, "t")
         drop(other, "t")
 
-    monkeypatch.setattr(directory_create, "require_create_only", sleep)
-    monkeypatch.setattr(directory_declare, "require_create_only", sleep)
+    substitute(monkeypatch, "create.require_create_only", sleep)
+    substitute(monkeypatch, "declare.require_create_only", sleep)
     with refused(CONCURRENT_MODIFICATION):
         act(lake.open(), "t")
     # At no moment did two rows lead to the directory: that of the drop, and one that holds the name.

@@ -35,6 +35,7 @@ from tests.support.managed_versions import (
     version_rows,
     versions,
 )
+from tests.support.patches import original, substitute
 from tests.support.paths import REPOSITORY
 from tests.support.racing import Outcome, team
 from tests.support.roots import ipc, refused
@@ -384,15 +385,15 @@ class TestAdoption:
 
 def on_commit(monkeypatch: pytest.MonkeyPatch, catalog: DirectoryNamespace, act: Callable[[], Any]) -> None:
     """Do something once, right after the next commit of the manifest."""
-    manifest = manifest_of(catalog)
-    commit, waiting = type(manifest).commit, [act]
+    kind = type(manifest_of(catalog))
+    commit, waiting = original("manifest.commit", on=kind), [act]
 
     def and_then(self: Any, *args: Any) -> None:
         commit(self, *args)
         if waiting:
             waiting.pop()()
 
-    monkeypatch.setattr(type(manifest), "commit", and_then)
+    substitute(monkeypatch, "manifest.commit", and_then, on=kind)
 
 
 BATCH = (("t", 2, b"t2"), ("u", 2, b"u2"), ("t", 3, b"t3"))
@@ -512,7 +513,7 @@ class TestPowerCuts:
         def refuse(*_: Any) -> None:
             raise PermissionDeniedError("read only")
 
-        monkeypatch.setattr("relance.operations.managed_versions.synchronise", refuse)
+        substitute(monkeypatch, "managed_versions.synchronise", refuse)
         assert versions(fresh.reopen(), "u") == [1, 2]
         with pytest.raises(PermissionDeniedError):
             versions(fresh.reopen(), "t")
@@ -804,16 +805,16 @@ class TestEveryOrder:
     @pytest.mark.parametrize(
         ("name", "guard", "without"),
         [
-            ("a chain and one who goes past", "operations.managed_versions.put_final", _overwrites),
-            ("a chain and one who goes past", "version_store.agreement.is_copy", lambda *_: True),
-            ("a writer and a reader", "operations.managed_versions.copy_staged", lambda *_: frozenset()),
+            ("a chain and one who goes past", "managed_versions.put_final", _overwrites),
+            ("a chain and one who goes past", "managed_versions.is_copy", lambda *_: True),
+            ("a writer and a reader", "managed_versions.copy_staged", lambda *_: frozenset()),
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
     def test_without_one_of_its_guards_the_explorer_finds_what_breaks(
         self, name: str, guard: str, without: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(f"relance.{guard}", without)
+        substitute(monkeypatch, guard, without)
         assert explore(make_scenario(*SCENARIOS[name]), ONE_CRASH).violation is not None
 
 

@@ -28,8 +28,8 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.patches import substitute
 
-from relance.operations import migration
 from relance.operations.migration import MigrationProgress
 
 
@@ -119,7 +119,7 @@ def test_a_second_run_finds_nothing_to_do(lake: Lake) -> None:
 
 
 def test_a_run_that_is_stopped_is_taken_up_by_the_next(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migration, "_BATCH", 3)
+    substitute(monkeypatch, "migration.batch", 3)
     seen: list[MigrationProgress] = []
 
     def stop(progress: MigrationProgress) -> None:

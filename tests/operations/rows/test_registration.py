@@ -35,8 +35,8 @@ from tests.support.manifest_lakes import (
     spaces,
     tables,
 )
+from tests.support.patches import substitute
 
-import relance.operations.rows.registration
 from relance import DirectoryNamespace
 
 
@@ -301,7 +301,7 @@ class TestOverwrite:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patches:
-            patches.setattr(relance.operations.rows.registration, "register", stop)
+            substitute(patches, "row_registration.register", stop)
             with pytest.raises(KeyboardInterrupt):
                 register(catalog, "t", "loose", mode="overwrite")
         assert_gone(compatible.open(), "t")

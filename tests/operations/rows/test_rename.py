@@ -38,8 +38,8 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.patches import substitute
 
-import relance.operations.announcing
 from relance import DirectoryNamespace
 
 MOVES = [("t", "u"), ("t", "a/u"), ("a/t", "a/u"), ("a/t", "b/t"), ("a/t", "a/c/u"), ("a/t", "u")]
@@ -309,7 +309,7 @@ class Killed(BaseException):
 class TestKilledBetweenTheSteps:
     """The manifest says that the table has another name, the marker beside its directory does not yet."""
 
-    @pytest.fixture(params=["move_away", "end_move"])
+    @pytest.fixture(params=["sync.move_away", "sync.end_move"])
     def lake(self, request: pytest.FixtureRequest, compatible: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
         """A root in which a rename of t to a/u stopped before one of its steps."""
         catalog = compatible.open()
@@ -321,7 +321,7 @@ class TestKilledBetweenTheSteps:
             raise Killed
 
         with monkeypatch.context() as patches:
-            patches.setattr(relance.operations.announcing, request.param, stop)
+            substitute(patches, request.param, stop)
             with pytest.raises(Killed):
                 rename(catalog, "t", "a/u")
         return compatible

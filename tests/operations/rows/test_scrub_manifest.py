@@ -11,12 +11,12 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.support.lifecycle import ipc
+from tests.support.patches import substitute
 
 import relance
 from relance.errors import UnsupportedOperationError
 from relance.manifest.schema import SCHEMA, WRITER_FLAGS_KEY
 from relance.operations.findings import Finding, Problem
-from relance.operations.rows import purge as rows_purge
 from relance.testing.clock import ManualClock
 
 
@@ -122,7 +122,7 @@ def test_a_purge_whose_holder_is_gone_is_finished(
 ) -> None:
     catalog.drop_table({"id": ["a", "t"]})
     with monkeypatch.context() as patch:
-        patch.setattr(rows_purge, "delete_directory", _die)
+        substitute(patch, "row_purge.delete_directory", _die)
         with pytest.raises(KeyboardInterrupt):
             catalog.purge_table(["a", "t"], force=True)
     assert catalog.scrub() == []  # it may still be at work

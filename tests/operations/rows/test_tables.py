@@ -38,9 +38,10 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.patches import substitute
 
-import relance.operations.lance_tables
 from relance import DirectoryNamespace
+from relance.errors import InternalError
 
 HASHED = re.compile(r"[0-9a-f]{8}_")
 
@@ -265,9 +266,9 @@ class TestCreateModes:
         for broken in ("write_fragments", "commit"):
             with monkeypatch.context() as patches:
                 if broken == "commit":
-                    patches.setattr(relance.operations.lance_tables.PylanceTables, "commit", _failing)
+                    substitute(patches, "tables.commit", _failing)
                 else:
-                    patches.setattr(relance.operations.lance_tables, "write_fragments", fail)
+                    substitute(patches, "tables.write_fragments", fail)
                 with pytest.raises(LanceNamespaceError, match="the disk is full"):
                     make(catalog, path, 1)
             assert_gone(catalog, path)
@@ -279,7 +280,7 @@ class TestCreateModes:
 
 
 def _failing(*_: object, **__: object) -> None:
-    raise relance.errors.InternalError("the disk is full")
+    raise InternalError("the disk is full")
 
 
 @pytest.mark.parametrize("path", ["t", "a/t"])

@@ -11,6 +11,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.schema import LanceSchema
+from tests.support.patches import substitute
 
 from relance import DirectoryNamespace
 from relance.clock import SystemClock
@@ -27,7 +28,6 @@ from relance.errors import (
 from relance.lifecycle.status import Exists
 from relance.operations.context import Context, open_context
 from relance.operations.fields import fields_of
-from relance.operations.staging import commit
 from relance.operations.staging.commit import abort_write, commit_write, landed_version
 from relance.operations.staging.plan import FileOptions, WriteMode, WritePlan, WriteRequest, plan_write
 from relance.operations.staging.tasks import write_batches
@@ -231,7 +231,7 @@ def test_after_a_lost_answer_nothing_is_removed(lake: Lake, monkeypatch: pytest.
     def lost(*_: object, **__: object) -> int:
         raise OutcomeUnknownError("no answer")
 
-    monkeypatch.setattr(commit, "_append", lost)
+    substitute(monkeypatch, "staging.append", lost)
     with pytest.raises(OutcomeUnknownError):
         commit_write(lake.context, plan, fragments)
     assert lake.files() == before
@@ -254,8 +254,8 @@ def test_an_append_whose_outcome_cannot_be_looked_up_is_unknown_and_keeps_its_fi
             raise seen
         return seen
 
-    monkeypatch.setattr(commit, "commit_transaction", no_answer)
-    monkeypatch.setattr(commit, "landed_version", look)
+    substitute(monkeypatch, "staging.commit_transaction", no_answer)
+    substitute(monkeypatch, "staging.landed_version", look)
     with pytest.raises(OutcomeUnknownError, match=r"no answer.*busy"):
         commit_write(lake.context, plan, fragments)
     assert lake.files() == before

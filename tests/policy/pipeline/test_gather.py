@@ -8,13 +8,13 @@ from pathlib import Path
 
 import lance
 import pytest
+from tests.support.patches import substitute
 from tests.support.policy.lakes import ROWS, Lake, rows_of_days
 
 from relance.locations import LAYOUT_KEY
 from relance.maintenance.execute import Progress
 from relance.maintenance.runner import ThreadRunner
 from relance.policy.facts import TableState
-from relance.policy.pipeline import gather as module
 from relance.policy.pipeline.gather import gather
 
 MANY = 300
@@ -86,8 +86,8 @@ def test_an_unreadable_table_has_its_error_and_the_others_their_facts(lake: Lake
 def test_three_hundred_tables_are_looked_at_in_windows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_WINDOW", 100)
-    monkeypatch.setattr(module, "_PER_TASK", 10)
+    substitute(monkeypatch, "policy.gather_window", 100)
+    substitute(monkeypatch, "policy.gather_per_task", 10)
     lance.write_dataset(rows_of_days(), tmp_path / "model")
     root = tmp_path / "lake"
     root.mkdir()

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.support.patches import substitute
 from tests.support.paths import REPOSITORY
 from tests.support.policy.lakes import Lake, the_policy
 from tests.support.servers import S3Server
 
 from relance.errors import KeyChangedError
 from relance.policy import LeaseHeldError, LeaseLostError, run_policy, runs, who_runs
-from relance.policy.pipeline import lease as leases
 from relance.policy.pipeline.lease import LEASE_KEY, held
 from relance.policy.records import RunState
 
@@ -98,9 +98,9 @@ def test_the_lease_of_a_holder_elsewhere_is_taken_over_when_it_is_over(
 ) -> None:
     lost = threading.Event()
     with monkeypatch.context() as patch:
-        patch.setattr(leases, "this_process", lambda: "another-machine 1 1")
-        patch.setattr(leases.Lease, "start", lambda lease: None)  # no heartbeat: it sleeps
-        patch.setattr(leases.Lease, "stop", lambda lease: None)
+        substitute(patch, "policy_lease.this_process", lambda: "another-machine 1 1")
+        substitute(patch, "policy_lease.start", lambda lease: None)  # no heartbeat: it sleeps
+        substitute(patch, "policy_lease.stop", lambda lease: None)
         with held(empty.context, "theirs", "them", length=SHORT) as theirs:
             pass
     with pytest.raises(LeaseHeldError), held(empty.context, "mine", "me"):

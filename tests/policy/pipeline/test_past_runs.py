@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import lance
 import pytest
+from tests.support.patches import substitute
 from tests.support.policy.lakes import OLD_ROWS, Lake, the_policy
 
 from relance.errors import InvalidTableStateError
 from relance.policy import history, plan, run, run_policy, run_record, runs
 from relance.policy.actions import Action, Kind
 from relance.policy.codec import decode, encode
-from relance.policy.pipeline import past_runs as module
 from relance.policy.pipeline.history_rows import RunHead
 from relance.policy.pipeline.past_runs import HISTORY_DIRECTORY, History
 from relance.policy.pipeline.planning import policy_hash
@@ -83,8 +83,8 @@ def test_a_run_writes_few_versions_and_old_ones_go(lake: Lake, monkeypatch: pyte
     dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
     kinds = {each.action.kind for each in record.actions}
     assert dataset.version <= len(kinds) + 3, "one commit for a kind, not for an action"
-    monkeypatch.setattr(module, "_OLD_VERSIONS", timedelta(0))
-    monkeypatch.setattr(module, "_MANY_FRAGMENTS", 4)
+    substitute(monkeypatch, "history.old_versions", timedelta(0))
+    substitute(monkeypatch, "history.many_fragments", 4)
     run(lake.catalog, plan(lake.catalog, the_policy()))
     dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
     assert len(dataset.versions()) == 1
