@@ -10,9 +10,10 @@ import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import DeregisterTableRequest
 from tests.lifecycle.conftest import Open
+from tests.support.calls import drop, make, rows, tables
 from tests.support.internals import context_of, replace_context
-from tests.support.lifecycle import drop, ipc, make, rows, tables
 from tests.support.patches import original, substitute
+from tests.support.roots import stream_of
 
 import relance
 from relance.errors import InvalidTableStateError, RelanceError, UnsupportedOperationError
@@ -76,7 +77,7 @@ def test_a_marker_that_is_not_understood_is_never_purged_revived_or_overwritten(
     storage.create("t.deleted", body)
     clock.advance(timedelta(days=9999))
     calls = (
-        lambda: catalog.create_table({"id": ["t"], "mode": "overwrite"}, ipc(2)),
+        lambda: catalog.create_table({"id": ["t"], "mode": "overwrite"}, stream_of(2)),
         lambda: catalog.declare_table({"id": ["t"]}),
         lambda: drop(catalog, "t"),
         lambda: catalog.undrop_table(["t"]),
@@ -152,7 +153,7 @@ def test_a_create_that_committed_but_died_before_its_last_step_is_finished(
     with monkeypatch.context() as patch:
         substitute(patch, "claim.settle", die)
         with pytest.raises(KeyboardInterrupt):
-            catalog.create_table({"id": ["t"]}, ipc(2))
+            catalog.create_table({"id": ["t"]}, stream_of(2))
     assert tables(catalog) == []
     with pytest.raises(RelanceError, match="is being created"):
         catalog.undrop_table(["t"])
@@ -175,7 +176,7 @@ def test_a_create_that_died_before_its_commit_gives_the_dropped_table_back(
     with monkeypatch.context() as patch:
         substitute(patch, "tables.commit", die)
         with pytest.raises(KeyboardInterrupt):
-            catalog.create_table({"id": ["t"]}, ipc(2))
+            catalog.create_table({"id": ["t"]}, stream_of(2))
     clock.advance(timedelta(hours=1))
     catalog.undrop_table(["t"])
     assert rows(catalog, "t") == [1]
@@ -238,7 +239,7 @@ def test_on_a_store_without_compare_and_swap_only_the_safe_half_works(catalog: C
     calls = (
         lambda: catalog.undrop_table(["t"]),
         lambda: catalog.purge_table(["t"], force=True),
-        lambda: catalog.create_table({"id": ["t"]}, ipc(3)),
+        lambda: catalog.create_table({"id": ["t"]}, stream_of(3)),
         lambda: drop(catalog, "u", purge="true"),
     )
     for call in calls:

@@ -7,9 +7,10 @@ from datetime import timedelta
 import lance
 import pytest
 from tests.lifecycle.conftest import Open
+from tests.support.calls import drop, make, rows, tables
 from tests.support.internals import context_of
-from tests.support.lifecycle import drop, ipc, make, rows, tables
 from tests.support.patches import original, substitute
+from tests.support.roots import stream_of
 
 import relance
 from relance.errors import (
@@ -127,7 +128,7 @@ def test_drop_with_purge_goes_through_the_same_guard(catalog: Catalog) -> None:
 def test_after_a_purge_a_create_starts_at_version_1(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t", purge="true")
-    assert catalog.create_table({"id": ["t"]}, ipc(2)).version == 1
+    assert catalog.create_table({"id": ["t"]}, stream_of(2)).version == 1
     assert rows(catalog, "t") == [2]
     assert catalog.list_table_versions({"id": ["t"]}).versions[0].version == 1
 
@@ -158,7 +159,7 @@ def test_a_purge_that_another_client_holds_is_left_alone_until_its_lease_is_over
     with pytest.raises(ConcurrentModificationError, match="is being purged"):
         catalog.purge_table(["t"], force=True)
     with pytest.raises(ConcurrentModificationError, match="is being purged"):
-        catalog.create_table({"id": ["t"]}, ipc(2))
+        catalog.create_table({"id": ["t"]}, stream_of(2))
     with pytest.raises(TableNotFoundError, match="is being purged"):
         catalog.undrop_table(["t"])
     status = catalog.table_status(["t"])

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.support.lifecycle import drop, make, rows
+from tests.support.calls import drop, make, rows
 from tests.support.patches import original, substitute, substituted
 
 import relance

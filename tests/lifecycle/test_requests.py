@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.calls import drop, make, tables
 from tests.support.internals import context_of
-from tests.support.lifecycle import drop, make, tables
 from tests.support.servers import RequestCounter, count_requests
 
 import relance

@@ -27,9 +27,9 @@ from tests.support.jobs.rows import (
     ref_to,
     rows,
 )
+from tests.support.modes import COMPATIBILITY, V2
 from tests.support.patches import original, substitute
-from tests.support.roots import COMPATIBILITY, Place, S3Place, assert_whole, create, local_place
-from tests.support.rows import V2
+from tests.support.roots import Place, S3Place, assert_whole, create, local_place
 
 from relance import CleanupPolicy
 from relance.errors import (

@@ -19,12 +19,7 @@ from unittest import mock
 import lance
 import pytest
 from lance_namespace import CreateNamespaceRequest
-from tests.support.interleaving import open_native
-from tests.support.internals import manifest_of
-from tests.support.manifest_lakes import (
-    CONCURRENT_MODIFICATION,
-    MODES,
-    V2,
+from tests.support.calls import (
     all_tables,
     declare,
     drop,
@@ -36,6 +31,10 @@ from tests.support.manifest_lakes import (
     spaces,
     tables,
 )
+from tests.support.codes import CONCURRENT_MODIFICATION
+from tests.support.interleaving import open_native
+from tests.support.internals import manifest_of
+from tests.support.modes import MANIFEST_MODES, V2
 from tests.support.patches import original, substitute_for_good, substituted
 from tests.support.race_processes import Action, keep_manifest
 from tests.support.racing import Team, team
@@ -137,9 +136,9 @@ def removed_under(catalog: DirectoryNamespace, root: Path, other: Callable[[], A
 
 
 class TestRemovedVersions:
-    @pytest.fixture(params=list(MODES))
+    @pytest.fixture(params=list(MANIFEST_MODES))
     def mode(self, request: pytest.FixtureRequest) -> dict[str, str]:
-        return MODES[request.param]
+        return MANIFEST_MODES[request.param]
 
     @pytest.mark.parametrize(
         "read",

@@ -20,15 +20,17 @@ import pytest
 from lance.fragment import write_fragments
 from lance_namespace import CreateTableRequest
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
-from tests.support.patches import substitute
-from tests.support.roots import (
+from tests.support.codes import (
     INVALID_INPUT,
     INVALID_TABLE_STATE,
-    MORE_ROWS,
     PERMISSION_DENIED,
-    ROWS,
     TABLE_EXISTS,
     UNSUPPORTED,
+)
+from tests.support.patches import substitute
+from tests.support.roots import (
+    MORE_ROWS,
+    ROWS,
     LocalPlace,
     Place,
     assert_gone,

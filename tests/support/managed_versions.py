@@ -17,10 +17,6 @@ from relance.manifest.store import Change, Manifest, Snapshot
 from relance.storage.probe import capabilities
 from relance.storage.protocol import ObjectStorage, Version
 
-V2: dict[str, Any] = {"dir_listing_enabled": "false"}
-COMPATIBILITY: dict[str, Any] = {}
-MODES: dict[str, dict[str, Any]] = {"V2": V2, "compatibility": COMPATIBILITY}
-
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 MORE_ROWS = pa.table({"id": [4, 5], "name": ["d", "e"]})
 

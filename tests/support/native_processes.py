@@ -16,10 +16,11 @@ from lance_namespace import (
     DropTableRequest,
 )
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.calls import ident, rename
 from tests.support.interleaving import open_native
 from tests.support.internals import context_of
-from tests.support.manifest_lakes import ident, ipc, rename
 from tests.support.race_processes import Action, Event
+from tests.support.roots import stream_of
 
 from relance import DirectoryNamespace
 
@@ -79,7 +80,7 @@ def _do_native(client: NativeNamespace, verb: str, path: str, target: str) -> in
     parts = ident(path)
     match verb:
         case "create":
-            client.create_table(CreateTableRequest(id=parts), ipc(1))
+            client.create_table(CreateTableRequest(id=parts), stream_of(1))
         case "deregister":
             client.deregister_table(DeregisterTableRequest(id=parts))
         case "remove":
@@ -95,7 +96,7 @@ def _do_ours(client: DirectoryNamespace, verb: str, path: str, target: str) -> i
     request: dict[str, Any] = {"id": ident(path)}
     match verb:
         case "create":
-            return client.create_table(request, ipc(1)).version or 0
+            return client.create_table(request, stream_of(1)).version or 0
         case "drop":
             client.drop_table(request)
         case "undrop":

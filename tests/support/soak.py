@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import lance
-from tests.support.lifecycle import ipc
 from tests.support.patches import original, substituted
+from tests.support.roots import stream_of
 from tests.support.soak_checker import BROKEN, READ, SETTLED, Killed, Verdict, check_history
 
 import relance
@@ -145,7 +145,7 @@ def do(catalog: relance.DirectoryNamespace, log: Log, verb: Verb, name: str, tag
 
 
 def _create(catalog: relance.DirectoryNamespace, name: str, tag: int, mode: str = "create") -> int:
-    catalog.create_table({"id": [name], "mode": mode}, ipc(*rows_of(tag)))
+    catalog.create_table({"id": [name], "mode": mode}, stream_of(*rows_of(tag)))
     return tag
 
 

@@ -25,7 +25,7 @@ from tests.support.jobs.compaction import (
     some,
     unindexed,
 )
-from tests.support.jobs.roots import MODES
+from tests.support.modes import MODES
 from tests.support.patches import original, substitute
 from tests.support.roots import LocalPlace, local_place
 

@@ -28,9 +28,9 @@ from tests.support.jobs.rows import (
     rows,
     unused_files,
 )
+from tests.support.modes import V1, V2
 from tests.support.patches import substitute
-from tests.support.roots import V1, LocalPlace, drop, ipc, local_place
-from tests.support.rows import V2
+from tests.support.roots import LocalPlace, drop, ipc, local_place
 
 from relance.errors import ConcurrentModificationError, TableNotFoundError
 from relance.maintenance.execute import Run

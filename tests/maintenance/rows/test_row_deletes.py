@@ -8,6 +8,7 @@ from typing import Any
 
 import lance
 import pytest
+from tests.support.codes import INVALID_INPUT, TABLE_NOT_FOUND
 from tests.support.jobs import meanwhile
 from tests.support.jobs.rows import (
     GIANT,
@@ -30,19 +31,9 @@ from tests.support.jobs.rows import (
     rows,
     unused_files,
 )
+from tests.support.modes import V1, V2
 from tests.support.patches import substitute
-from tests.support.roots import (
-    INVALID_INPUT,
-    TABLE_NOT_FOUND,
-    V1,
-    LocalPlace,
-    Place,
-    S3Place,
-    drop,
-    ipc,
-    local_place,
-)
-from tests.support.rows import V2
+from tests.support.roots import LocalPlace, Place, S3Place, drop, ipc, local_place
 
 from relance.errors import (
     ConcurrentModificationError,

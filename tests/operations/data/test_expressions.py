@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.codes import INTERNAL, INVALID_INPUT
 from tests.support.patches import substitute
-from tests.support.roots import INTERNAL, INVALID_INPUT, LocalPlace, ipc, refused
+from tests.support.roots import LocalPlace, ipc, refused
 from tests.support.rows import count, make, people, query, refused_unchanged
 
 from relance import DirectoryNamespace

@@ -9,16 +9,9 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.operations.data.conftest import MODES
+from tests.support.codes import CONCURRENT_MODIFICATION, UNSUPPORTED
 from tests.support.patches import original, substitute
-from tests.support.roots import (
-    CONCURRENT_MODIFICATION,
-    UNSUPPORTED,
-    LocalPlace,
-    S3Place,
-    ipc,
-    local_place,
-    refused,
-)
+from tests.support.roots import LocalPlace, S3Place, ipc, local_place, refused
 from tests.support.rows import add, count, ids, make, people, quiet
 from tests.support.servers import S3Server
 

@@ -13,15 +13,7 @@ from typing import Any
 
 import lance
 import pytest
-from tests.support.manifest_lakes import (
-    COMPATIBILITY,
-    CONCURRENT_MODIFICATION,
-    NAMESPACE_EXISTS,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    V1,
-    V2,
-    Lake,
+from tests.support.calls import (
     all_tables,
     assert_gone,
     assert_whole,
@@ -34,8 +26,6 @@ from tests.support.manifest_lakes import (
     generations,
     make,
     namespaces,
-    numbers,
-    refused,
     register,
     rename,
     rows,
@@ -43,8 +33,12 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.codes import CONCURRENT_MODIFICATION, NAMESPACE_EXISTS, TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.lakes import Lake
+from tests.support.modes import COMPATIBILITY, V1, V2
 from tests.support.patches import substitute
 from tests.support.root_checks import check_all_versions
+from tests.support.roots import numbers, refused
 
 from relance import DirectoryNamespace
 from relance.storage.protocol import ObjectStorage

@@ -17,11 +17,8 @@ from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.internals import manifest_of
 from tests.support.managed_versions import (
-    COMPATIBILITY,
-    MODES,
     MORE_ROWS,
     ROWS,
-    V2,
     assert_in_step,
     cut_after_each_write,
     directory_of,
@@ -35,6 +32,7 @@ from tests.support.managed_versions import (
     version_rows,
     versions,
 )
+from tests.support.modes import COMPATIBILITY, MANIFEST_MODES, V2
 from tests.support.patches import original, substitute
 from tests.support.paths import REPOSITORY
 from tests.support.racing import Outcome, team
@@ -59,10 +57,10 @@ INTERNAL = 18
 INVALID_TABLE_STATE = 19
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=MANIFEST_MODES)
 def mode(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The properties that open a root in each mode that has a manifest."""
-    return MODES[request.param]
+    return MANIFEST_MODES[request.param]
 
 
 @pytest.fixture
@@ -274,7 +272,7 @@ class TestCreate:
 
     def test_four_processes_that_want_the_same_version(self, tmp_path: Path) -> None:
         with team(4) as racers:
-            for how, mode in MODES.items():
+            for how, mode in MANIFEST_MODES.items():
                 root = tmp_path / how
                 catalog = managed(root, mode)
                 for number in range(2):
@@ -835,7 +833,7 @@ def test_on_an_object_store(moto_server: S3Server, moto_bucket: str) -> None:
     assert (opened(catalog, "u", version=3).count_rows(), versions(catalog, "u")) == (3, [3, 4])
 
 
-@pytest.mark.parametrize("how", MODES)
+@pytest.mark.parametrize("how", MANIFEST_MODES)
 def test_pylance_and_lancedb_never_abort_the_interpreter(how: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.support.managed_clients", str(tmp_path), how],

@@ -6,11 +6,7 @@ from datetime import timedelta
 
 import pytest
 from lance_namespace.errors import UnsupportedOperationError
-from tests.support.manifest_lakes import (
-    TABLE_NOT_FOUND,
-    V1,
-    V2,
-    Lake,
+from tests.support.calls import (
     assert_gone,
     assert_whole,
     declare,
@@ -20,7 +16,6 @@ from tests.support.manifest_lakes import (
     exists,
     generations,
     make,
-    refused,
     register,
     rename,
     rows,
@@ -28,7 +23,11 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.codes import TABLE_NOT_FOUND
+from tests.support.lakes import Lake
+from tests.support.modes import V1, V2
 from tests.support.patches import substitute
+from tests.support.roots import refused
 
 from relance.operations.migration import MigrationProgress
 

@@ -6,13 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.support.internals import manifest_of
-from tests.support.manifest_lakes import (
-    INVALID_TABLE_STATE,
-    NAMESPACE_EXISTS,
-    NAMESPACE_NOT_FOUND,
-    TABLE_EXISTS,
-    Lake,
+from tests.support.calls import (
     all_tables,
     assert_gone,
     assert_whole,
@@ -24,12 +18,15 @@ from tests.support.manifest_lakes import (
     ident,
     make,
     namespaces,
-    refused,
     rename,
     space_exists,
     spaces,
     tables,
 )
+from tests.support.codes import INVALID_TABLE_STATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND, TABLE_EXISTS
+from tests.support.internals import manifest_of
+from tests.support.lakes import Lake
+from tests.support.roots import refused
 
 from relance import DirectoryNamespace
 from relance.lifecycle.status import SoftDeleted

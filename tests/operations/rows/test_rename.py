@@ -10,15 +10,7 @@ import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import ListTablesRequest
 from lance_namespace.errors import LanceNamespaceError
-from tests.support.manifest_lakes import (
-    COMPATIBILITY,
-    INVALID_INPUT,
-    NAMESPACE_NOT_FOUND,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    V1,
-    V2,
-    Lake,
+from tests.support.calls import (
     all_tables,
     assert_gone,
     assert_whole,
@@ -31,14 +23,17 @@ from tests.support.manifest_lakes import (
     generations,
     ident,
     make,
-    refused,
     rename,
     rows,
     spaces,
     tables,
     write,
 )
+from tests.support.codes import INVALID_INPUT, NAMESPACE_NOT_FOUND, TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.lakes import Lake
+from tests.support.modes import COMPATIBILITY, V1, V2
 from tests.support.patches import substitute
+from tests.support.roots import refused
 
 from relance import DirectoryNamespace
 

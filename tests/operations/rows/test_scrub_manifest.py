@@ -10,8 +10,8 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from tests.support.lifecycle import ipc
 from tests.support.patches import substitute
+from tests.support.roots import stream_of
 
 import relance
 from relance.errors import UnsupportedOperationError
@@ -29,8 +29,8 @@ def clock() -> ManualClock:
 def catalog(tmp_path: Path, clock: ManualClock) -> relance.DirectoryNamespace:
     found = relance.DirectoryNamespace(clock=clock, root=str(tmp_path), manifest_upkeep="false")
     found.create_namespace({"id": ["a"]})
-    found.create_table({"id": ["a", "t"]}, ipc(1))
-    found.create_table({"id": ["home"]}, ipc(1))
+    found.create_table({"id": ["a", "t"]}, stream_of(1))
+    found.create_table({"id": ["home"]}, stream_of(1))
     return found
 
 
@@ -57,7 +57,7 @@ def test_nothing_is_wrong_with_what_we_write(catalog: relance.DirectoryNamespace
 
 def catalog_table(catalog: relance.DirectoryNamespace) -> list[str]:
     """Create one more root table and return its id."""
-    catalog.create_table({"id": ["r"]}, ipc(1))
+    catalog.create_table({"id": ["r"]}, stream_of(1))
     return ["r"]
 
 

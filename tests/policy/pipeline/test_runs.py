@@ -14,7 +14,7 @@ from tests.policy.conftest import copy_of
 from tests.support.patches import original, substitute
 from tests.support.paths import REPOSITORY
 from tests.support.policy.killed_run import Points, with_points
-from tests.support.policy.lakes import Lake, outcomes, the_policy
+from tests.support.policy.lakes import PolicyLake, outcomes, the_policy
 
 from relance.errors import InvalidInputError, TransactionNotFoundError
 from relance.policy import history, plan, resume, run, run_policy, run_record, runs
@@ -27,7 +27,7 @@ class _StoppedError(BaseException):
     """Ends a run where it is, as far as that can be had in this process."""
 
 
-def _process(what: str, lake: Lake, at: int) -> subprocess.CompletedProcess[str]:
+def _process(what: str, lake: PolicyLake, at: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.support.policy.killed_run", what, lake.uri, str(at)],
         cwd=REPOSITORY,
@@ -92,7 +92,7 @@ def _stop() -> None:
     raise _StoppedError
 
 
-def _stop_at(lake: Lake, at: int) -> None:
+def _stop_at(lake: PolicyLake, at: int) -> None:
     points = Points(at, _stop)
     with pytest.MonkeyPatch.context() as patch:
         with_points(points, partial(substitute, patch))
@@ -163,7 +163,7 @@ class _AfterWrites(Points):
             raise _StoppedError
 
 
-def test_a_run_on_s3_that_is_stopped_and_resumed_comes_to_its_end(s3_lake: Lake) -> None:
+def test_a_run_on_s3_that_is_stopped_and_resumed_comes_to_its_end(s3_lake: PolicyLake) -> None:
     _stop_at(s3_lake, 22)
     (run_name,) = unfinished(s3_lake.context)
     record = resume(s3_lake.catalog, engine="local")
@@ -186,7 +186,7 @@ class _InPurge(Points):
 def test_a_purge_that_was_under_way_is_taken_over_when_its_claim_is_over(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake(copy_of(model, tmp_path / "lake").uri, mode={"claim_lease": "10m"})
+    lake = PolicyLake(copy_of(model, tmp_path / "lake").uri, mode={"claim_lease": "10m"})
     with pytest.MonkeyPatch.context() as patch:
         with_points(_InPurge(0, _stop), partial(substitute, patch))
         with pytest.raises(_StoppedError):
@@ -202,7 +202,7 @@ def test_a_purge_that_was_under_way_is_taken_over_when_its_claim_is_over(
     assert [each.id for each in lake.catalog.list_dropped_tables()] == [("kept",)]
 
 
-def test_the_history_names_who_began_a_run_and_who_resumed_it(lake: Lake) -> None:
+def test_the_history_names_who_began_a_run_and_who_resumed_it(lake: PolicyLake) -> None:
     with pytest.MonkeyPatch.context() as patch:
         with_points(Points(16, _stop), partial(substitute, patch))
         with pytest.raises(_StoppedError):
@@ -213,7 +213,7 @@ def test_the_history_names_who_began_a_run_and_who_resumed_it(lake: Lake) -> Non
     assert history(lake.catalog, kind=Kind.PURGE)[0].head.actor == "ann, resumed by ben"
 
 
-def test_a_plan_is_run_once(lake: Lake) -> None:
+def test_a_plan_is_run_once(lake: PolicyLake) -> None:
     made = plan(lake.catalog, the_policy(), only=[["readings"]])
     with pytest.MonkeyPatch.context() as patch:
         with_points(Points(6, _stop), partial(substitute, patch))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.patches import original, substitute_for_good
-from tests.support.policy.lakes import Lake, the_policy
+from tests.support.policy.lakes import PolicyLake, the_policy
 
 from relance.policy.pipeline import runs
 
@@ -90,7 +90,7 @@ def _die() -> None:
 def main(what: str, root: str, at: int) -> None:
     points = Points(at, _die)
     with_points(points, substitute_for_good)
-    catalog = Lake(root).catalog
+    catalog = PolicyLake(root).catalog
     record = (
         runs.resume(catalog, engine="local")
         if what == "resume"
