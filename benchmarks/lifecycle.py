@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter
 
 from lance_namespace import DropTableRequest
+from tests.support.internals import context_of
 from tests.support.servers import S3Server, count_requests, start_moto
 
 import relance
@@ -77,7 +78,7 @@ def purge_on_local_disk() -> Iterator[Result]:
             with open(f"{root}/ours{MARKER_SUFFIX}", "wb") as marker:
                 marker.write(dropped_marker())
             catalog, peer = _open(root), open_native(root)
-            capabilities(catalog._context.storage)  # tried out once per root
+            capabilities(context_of(catalog).storage)  # tried out once per root
             native.append(_seconds(lambda peer=peer: peer.drop_table(DropTableRequest(id=["native"]))))  # type: ignore[misc]  # bound per turn
             ours.append(_seconds(lambda catalog=catalog: catalog.purge_table(["ours"], force=True)))  # type: ignore[misc]  # bound per turn
     what = f"purge of {PURGED_FILES:,} files on local disk"
@@ -100,7 +101,7 @@ def purge_on_s3() -> Iterator[Result]:
             client.put_object(Bucket=bucket, Key=f"lake/ours{MARKER_SUFFIX}", Body=dropped_marker())
             root = f"s3://{bucket}/lake"
             catalog, peer = _open(root, server), open_native(root, server.storage_options())
-            capabilities(catalog._context.storage)  # tried out once per root
+            capabilities(context_of(catalog).storage)  # tried out once per root
             native.append(_seconds(lambda peer=peer: peer.drop_table(DropTableRequest(id=["native"]))))  # type: ignore[misc]  # bound per turn
             ours.append(_seconds(lambda catalog=catalog: catalog.purge_table(["ours"], force=True)))  # type: ignore[misc]  # bound per turn
     what = f"purge of {PURGED_FILES:,} files on S3"

@@ -16,13 +16,13 @@ from unittest import mock
 import lance
 import numpy as np
 import pyarrow as pa
+from tests.support.patches import substitute_for_good
 from tests.support.spark.cluster import CORES, answer_of, driver_session, start_cluster
 
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
 from benchmarks.roots import V1, temporary_root
 from relance.maintenance import UpdateRows
 from relance.maintenance.execute import Run
-from relance.maintenance.rows import row_commit
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import CatalogRef
 from relance.spark.runner import SparkRunner
@@ -74,7 +74,7 @@ def _expression() -> str:
 def main(executors: int, root: str) -> None:
     """Update each table, a fragment in a task, and print how long each took but the first."""
     spark = driver_session("executors", spark_cores_max=str(CORES * executors))
-    row_commit.TASK_SECONDS = 0.1
+    substitute_for_good("row_changes.task_seconds", 0.1)
     catalog = CatalogRef(tuple({"root": root, **V1}.items()))
     runner = SparkRunner(spark)
     runner.slots = executors

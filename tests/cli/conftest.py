@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.cli import ROWS, Lake, ipc
+from tests.support.cli import ROWS, CommandLake
+from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
 
@@ -36,8 +37,8 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lake(pristine: Path, tmp_path: Path) -> Lake:
+def lake(pristine: Path, tmp_path: Path) -> CommandLake:
     """Return a fresh lake: readings, prod.users (two versions), prod.raw.`odd.name`; `gone` is dropped."""
     folder = tmp_path / "lake"
     shutil.copytree(pristine, folder)
-    return Lake(folder)
+    return CommandLake(str(folder))

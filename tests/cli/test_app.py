@@ -19,14 +19,14 @@ import pyarrow.parquet
 import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
-from tests.support.cli import SECRET, Lake, environment, run, spawn
+from tests.support.cli import SECRET, CommandLake, environment, run, spawn
+from tests.support.patches import substitute
 
-from relance import DirectoryNamespace, errors
-from relance.cli import asking, failures
+from relance import errors
+from relance.cli import failures
 from relance.cli.app import SECTIONS, app
 from relance.cli.exits import MEANINGS, Exit
 from relance.policy.pipeline import lease
-from relance.storage.local_disk import LocalDiskStorage
 
 
 def test_help_is_quick_and_loads_neither_lance_nor_spark(tmp_path: Path) -> None:
@@ -76,14 +76,14 @@ def test_every_exit_code_has_a_meaning() -> None:
     assert set(MEANINGS) == set(Exit)
 
 
-def test_options_may_stand_before_or_after_the_command(lake: Lake) -> None:
+def test_options_may_stand_before_or_after_the_command(lake: CommandLake) -> None:
     before = run("--root", str(lake.folder), "--json", "ls")
     after = run("ls", "--json", "--root", str(lake.folder))
     assert before.out == after.out
     assert before.document["ok"] is True
 
 
-def test_commands_to_copy_are_quoted_for_a_shell(lake: Lake) -> None:
+def test_commands_to_copy_are_quoted_for_a_shell(lake: CommandLake) -> None:
     odd = "prod.raw.`odd.name`"
     assert f"relance undrop '{odd}'" in lake.ok("drop", odd)
     assert f"relance undrop '{odd}'" in lake.ok("status", odd)
@@ -98,7 +98,7 @@ def test_without_a_command_the_help_is_shown() -> None:
         assert ran.err == ""
 
 
-def test_the_version(lake: Lake) -> None:
+def test_the_version(lake: CommandLake) -> None:
     assert run("--version").out.startswith("relance, version ")
 
 
@@ -119,7 +119,7 @@ def test_a_folder_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     assert not (tmp_path / "typo").exists()
 
 
-def test_the_environment_names_the_catalog(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_catalog(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELANCE_ROOT", str(lake.folder))
     assert run("ls", "--json").result["root"] == str(lake.folder)
     monkeypatch.setenv("RELANCE_MANIFEST_ENABLED", "false")
@@ -127,7 +127,7 @@ def test_the_environment_names_the_catalog(lake: Lake, monkeypatch: pytest.Monke
 
 
 def test_the_nearest_file_names_the_catalog(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: CommandLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "relance.toml").write_text('root = "lake"\n[catalog]\nmanifest_enabled = false\n')
     (tmp_path / "a" / "b").mkdir(parents=True)
@@ -165,14 +165,14 @@ def test_a_file_that_is_named_must_be_there() -> None:
     assert run("--config", "nowhere.toml", "ls").exit_code == 2
 
 
-def test_a_bad_id_is_a_usage_error(lake: Lake) -> None:
+def test_a_bad_id_is_a_usage_error(lake: CommandLake) -> None:
     for bad in ("a..b", "`a", "a/b", "../x", ""):
         ran = lake.run("show", bad)
         assert ran.exit_code == 2, bad
         assert len(ran.err.splitlines()) == 2
 
 
-def test_an_unknown_command_or_option_is_a_usage_error_also_in_json(lake: Lake) -> None:
+def test_an_unknown_command_or_option_is_a_usage_error_also_in_json(lake: CommandLake) -> None:
     ran = run("lss", "--json")
     assert ran.exit_code == 2
     assert ran.document["error"]["type"] == "Usage"
@@ -180,24 +180,24 @@ def test_an_unknown_command_or_option_is_a_usage_error_also_in_json(lake: Lake) 
     assert "relance ls --help" in run("ls", "--nonsense").err
 
 
-def test_a_traceback_is_printed_only_with_debug(lake: Lake) -> None:
+def test_a_traceback_is_printed_only_with_debug(lake: CommandLake) -> None:
     assert "Traceback" not in lake.run("show", "nothing").err
     assert "Traceback" in lake.run("show", "nothing", "--debug").err
     assert "Traceback" in lake.run("compact", "nothing", "readings", "--debug").err
 
 
-def test_ids_in_errors_are_written_as_commands_take_them(lake: Lake) -> None:
+def test_ids_in_errors_are_written_as_commands_take_them(lake: CommandLake) -> None:
     assert "'prod.nothing'" in lake.run("query", "prod.nothing").err
 
 
-def test_a_duration_has_a_unit(lake: Lake) -> None:
+def test_a_duration_has_a_unit(lake: CommandLake) -> None:
     ran = lake.run("drop", "readings", "--ttl", "30")
     assert ran.exit_code == 2
     assert "has no unit" in ran.err
     assert lake.ok("status", "readings") == "readings exists\n"
 
 
-def test_errors_lead_to_the_exit_code_and_the_command_that_helps(lake: Lake, tmp_path: Path) -> None:
+def test_errors_lead_to_the_exit_code_and_the_command_that_helps(lake: CommandLake, tmp_path: Path) -> None:
     (tmp_path / "there.csv").write_text("")
     lake.ok("import", "prod.`odd name`", _parquet(tmp_path))
     lake.ok("protect", "prod.users")
@@ -221,12 +221,12 @@ def _parquet(folder: Path) -> str:
 
 
 def test_a_root_without_permission_leads_to_the_stores_exit_code(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: CommandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise errors.PermissionDeniedError("not yours")
 
-    monkeypatch.setattr(LocalDiskStorage, "list_level", refuse)
+    substitute(monkeypatch, "disk.list_level", refuse)
     ran = lake.run("ls")
     assert ran.exit_code == 6
     assert "relance doctor" in ran.err
@@ -257,7 +257,7 @@ def test_secrets_are_never_shown(command: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_secret_in_an_error_of_somebody_else_is_blotted_out(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: CommandLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "relance.toml").write_text(
         f'root = "s3://bucket/lake"\n[storage]\naccess_key_id = "me"\nsecret_access_key = "{SECRET}"\n'
@@ -266,7 +266,7 @@ def test_a_secret_in_an_error_of_somebody_else_is_blotted_out(
     def leak(*_: object) -> None:
         raise RuntimeError(f"request with key {SECRET} failed")
 
-    monkeypatch.setattr(DirectoryNamespace, "list_namespaces", leak)
+    substitute(monkeypatch, "catalog.list_namespaces", leak)
     for more in ((), ("--json",), ("--debug",)):
         ran = run("ls", *more)
         assert ran.exit_code == 1
@@ -274,14 +274,14 @@ def test_a_secret_in_an_error_of_somebody_else_is_blotted_out(
         assert SECRET not in ran.out + ran.err
 
 
-def test_colours_only_on_a_terminal(lake: Lake) -> None:
+def test_colours_only_on_a_terminal(lake: CommandLake) -> None:
     assert "\x1b[" not in run("ls", "--nonsense").err
     assert "\x1b[" in _on_terminal(["ls", "--nonsense"], lake)[1]
     assert "\x1b[" not in _on_terminal(["ls", "--nonsense"], lake, NO_COLOR="1")[1]
 
 
-def test_no_means_no(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "is_somebody_there", lambda: True)
+def test_no_means_no(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    substitute(monkeypatch, "cli.is_somebody_there", lambda: True)
     command = ["--root", str(lake.folder), "purge", "gone", "--force"]
     ran = CliRunner().invoke(app, command, input="n\n")
     assert ran.exit_code == 5
@@ -289,7 +289,7 @@ def test_no_means_no(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (lake.folder / "gone.lance").exists()
 
 
-def test_a_prompt_names_what_will_go(lake: Lake) -> None:
+def test_a_prompt_names_what_will_go(lake: CommandLake) -> None:
     code, text = _on_terminal(["purge", "gone", "--force"], lake, answer="y\n")
     assert code == 0, text
     assert "purging 1 table cannot be undone" in text
@@ -298,7 +298,7 @@ def test_a_prompt_names_what_will_go(lake: Lake) -> None:
     assert not (lake.folder / "gone.lance").exists()
 
 
-def test_a_reader_that_goes_away_is_no_reason_to_complain(lake: Lake, tmp_path: Path) -> None:
+def test_a_reader_that_goes_away_is_no_reason_to_complain(lake: CommandLake, tmp_path: Path) -> None:
     command = f"{sys.executable} -m relance completion bash | head -n 1; echo ${{PIPESTATUS[0]}}"
     ran = subprocess.run(
         ["bash", "-c", command], env=environment(), capture_output=True, text=True, check=False, cwd=tmp_path
@@ -311,7 +311,7 @@ def test_a_reader_that_goes_away_is_no_reason_to_complain(lake: Lake, tmp_path: 
     ).stderr  # fmt: skip
 
 
-def test_ctrl_c_is_quiet(lake: Lake) -> None:
+def test_ctrl_c_is_quiet(lake: CommandLake) -> None:
     code, text = _on_terminal(["purge", "gone", "--force"], lake, answer="\x03")
     assert code == 130, text
     assert "Traceback" not in text
@@ -327,7 +327,7 @@ runpy.run_module("relance", run_name="__main__")
 """Has the terminal send its signals here, also if the tests were started in the background, without them."""
 
 
-def _on_terminal(args: list[str], lake: Lake, answer: str = "", **variables: str) -> tuple[int, str]:
+def _on_terminal(args: list[str], lake: CommandLake, answer: str = "", **variables: str) -> tuple[int, str]:
     """Run a command on a terminal of its own, answer its prompt, and return what the terminal shows."""
     terminal, other_end = pty.openpty()
     command = [sys.executable, "-c", _ON_ITS_TERMINAL, "--root", str(lake.folder), *args]
@@ -378,7 +378,7 @@ def test_commands_are_completed(tmp_path: Path) -> None:
     assert spawn(folder=tmp_path, **words).out.splitlines() == ["plain,undrop"]
 
 
-def test_names_are_completed_from_the_catalog(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_completed_from_the_catalog(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = BashComplete(app, {}, "relance", "_RELANCE_COMPLETE")
 
     def completed(*words: str) -> list[str]:
@@ -393,7 +393,7 @@ def test_names_are_completed_from_the_catalog(lake: Lake, monkeypatch: pytest.Mo
     assert completed("show", "") == []
 
 
-def test_json_is_one_document_with_a_stable_outside(lake: Lake) -> None:
+def test_json_is_one_document_with_a_stable_outside(lake: CommandLake) -> None:
     good = json.loads(lake.run("ls", "--json").out)
     assert list(good) == ["ok", "command", "result"]
     assert good["command"] == "ls"

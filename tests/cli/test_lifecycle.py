@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tests.support.cli import ROWS, Lake, ipc
+from tests.support.cli import ROWS, CommandLake
+from tests.support.roots import ipc
 
 
-def _tables(lake: Lake) -> set[str]:
+def _tables(lake: CommandLake) -> set[str]:
     return {each["table"] for each in lake.json("ls", "-r")["tables"]}
 
 
-def test_a_namespace_is_created_with_properties_and_parents(lake: Lake) -> None:
+def test_a_namespace_is_created_with_properties_and_parents(lake: CommandLake) -> None:
     assert lake.ok("create-namespace", "a.b.c", "-p", "--property", "k=v=w") == "a.b.c is there\n"
     assert lake.json("show", "a.b.c")["properties"] == {"k": "v=w"}
     again = lake.run("create-namespace", "a.b.c", "--json")
@@ -20,12 +21,12 @@ def test_a_namespace_is_created_with_properties_and_parents(lake: Lake) -> None:
     assert lake.json("create-namespace", "a.b.c", "--exist-ok")["namespace"] == "a.b.c"
 
 
-def test_a_property_without_a_value_is_a_usage_error(lake: Lake) -> None:
+def test_a_property_without_a_value_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("create-namespace", "a", "--property", "k").exit_code == 2
     assert lake.run("show", "a").exit_code == 3
 
 
-def test_rename_into_another_namespace_and_back(lake: Lake) -> None:
+def test_rename_into_another_namespace_and_back(lake: CommandLake) -> None:
     assert lake.ok("rename", "readings", "prod.readings") == "readings is prod.readings now\n"
     assert lake.json("rename", "prod.readings", "readings") == {
         "table": "readings",
@@ -34,11 +35,11 @@ def test_rename_into_another_namespace_and_back(lake: Lake) -> None:
     assert "readings" in _tables(lake)
 
 
-def test_rename_to_a_taken_name_is_a_conflict(lake: Lake) -> None:
+def test_rename_to_a_taken_name_is_a_conflict(lake: CommandLake) -> None:
     assert lake.run("rename", "readings", "prod.users").exit_code == 4
 
 
-def test_drop_and_undrop(lake: Lake) -> None:
+def test_drop_and_undrop(lake: CommandLake) -> None:
     text = lake.ok("drop", "readings", "prod.users")
     assert "relance undrop prod.users" in text
     assert _tables(lake) == {"prod.raw.`odd.name`"}
@@ -47,7 +48,7 @@ def test_drop_and_undrop(lake: Lake) -> None:
     assert _tables(lake) == {"prod.raw.`odd.name`", "readings", "prod.people"}
 
 
-def test_drop_of_several_goes_on_after_one_that_fails(lake: Lake) -> None:
+def test_drop_of_several_goes_on_after_one_that_fails(lake: CommandLake) -> None:
     ran = lake.run("drop", "nothing", "readings", "--json")
     assert ran.exit_code == 3
     failed, dropped = ran.document["result"]["done"]
@@ -56,7 +57,7 @@ def test_drop_of_several_goes_on_after_one_that_fails(lake: Lake) -> None:
     assert "readings" not in _tables(lake)
 
 
-def test_drop_with_a_ttl(lake: Lake) -> None:
+def test_drop_with_a_ttl(lake: CommandLake) -> None:
     (done,) = lake.json("drop", "readings", "--ttl", "30d")["done"]
     (entry,) = [each for each in lake.json("ls", "--dropped")["dropped"] if each["table"] == "readings"]
     kept = datetime.fromisoformat(entry["purge_after"]) - datetime.fromisoformat(entry["deleted_at"])
@@ -64,7 +65,7 @@ def test_drop_with_a_ttl(lake: Lake) -> None:
     assert done["purge_after"] == entry["purge_after"]
 
 
-def test_a_namespace_is_dropped_with_all_that_is_in_it_only_when_asked(lake: Lake) -> None:
+def test_a_namespace_is_dropped_with_all_that_is_in_it_only_when_asked(lake: CommandLake) -> None:
     full = lake.run("drop", "--namespace", "prod")
     assert full.exit_code == 4
     assert "--cascade" in full.err
@@ -74,21 +75,21 @@ def test_a_namespace_is_dropped_with_all_that_is_in_it_only_when_asked(lake: Lak
     assert set(back) == {"prod", "prod.raw", "prod.users", "prod.raw.`odd.name`"}
 
 
-def test_drop_of_a_namespace_as_if_it_were_a_table_says_what_to_type(lake: Lake) -> None:
+def test_drop_of_a_namespace_as_if_it_were_a_table_says_what_to_type(lake: CommandLake) -> None:
     ran = lake.run("drop", "prod")
     assert ran.exit_code == 3
     assert ran.err.splitlines() == ["error: prod is a namespace", "  do:  relance drop --namespace prod"]
 
 
-def test_protect_of_nothing_is_not_found(lake: Lake) -> None:
+def test_protect_of_nothing_is_not_found(lake: CommandLake) -> None:
     assert lake.run("protect", "nothing").exit_code == 3
 
 
-def test_cascade_without_namespace_is_a_usage_error(lake: Lake) -> None:
+def test_cascade_without_namespace_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("drop", "prod", "--cascade").exit_code == 2
 
 
-def test_what_is_protected_is_not_dropped(lake: Lake) -> None:
+def test_what_is_protected_is_not_dropped(lake: CommandLake) -> None:
     assert lake.ok("protect", "prod.users") == "prod.users is protected\n"
     assert lake.json("show", "prod.users")["protected"] is True
     assert lake.run("drop", "prod.users").exit_code == 4
@@ -97,7 +98,7 @@ def test_what_is_protected_is_not_dropped(lake: Lake) -> None:
     assert lake.run("drop", "prod.users").exit_code == 0
 
 
-def test_drop_with_purge_wants_to_be_confirmed(lake: Lake) -> None:
+def test_drop_with_purge_wants_to_be_confirmed(lake: CommandLake) -> None:
     refused = lake.run("drop", "readings", "--purge")
     assert refused.exit_code == 5
     assert "readings" in _tables(lake)
@@ -106,7 +107,7 @@ def test_drop_with_purge_wants_to_be_confirmed(lake: Lake) -> None:
     assert not (lake.folder / "readings.lance").exists()
 
 
-def test_purge_takes_nothing_before_its_time(lake: Lake) -> None:
+def test_purge_takes_nothing_before_its_time(lake: CommandLake) -> None:
     assert lake.ok("purge") == "no dropped table is due\n"
     early = lake.run("purge", "gone", "--yes")
     assert early.exit_code == 4
@@ -115,14 +116,14 @@ def test_purge_takes_nothing_before_its_time(lake: Lake) -> None:
     assert (lake.folder / "gone.lance").exists()
 
 
-def test_purge_dry_run_says_what_would_go_and_leaves_it(lake: Lake) -> None:
+def test_purge_dry_run_says_what_would_go_and_leaves_it(lake: CommandLake) -> None:
     (entry,) = lake.json("purge", "gone", "--force", "--dry-run")["tables"]
     assert entry["change"]["files"] > 0
     assert "gone" in lake.ok("purge", "gone", "--force", "--dry-run")
     assert (lake.folder / "gone.lance").exists()
 
 
-def test_purge_without_a_terminal_needs_yes(lake: Lake) -> None:
+def test_purge_without_a_terminal_needs_yes(lake: CommandLake) -> None:
     refused = lake.run("purge", "gone", "--force", "--json")
     assert refused.exit_code == 5
     assert refused.document["error"]["type"] == "Refused"
@@ -131,7 +132,7 @@ def test_purge_without_a_terminal_needs_yes(lake: Lake) -> None:
     assert not (lake.folder / "gone.lance").exists()
 
 
-def test_purge_of_all_that_is_due(lake: Lake) -> None:
+def test_purge_of_all_that_is_due(lake: CommandLake) -> None:
     lake.ok("drop", "prod.users", "--ttl", "0")
     found = lake.json("purge", "--yes")["tables"]
     assert [each["table"] for each in found] == []  # clocks may differ: it waits for that
@@ -144,7 +145,7 @@ def test_purge_of_all_that_is_due(lake: Lake) -> None:
     assert lake.run("undrop", "prod.users").exit_code == 3
 
 
-def test_purge_of_one_of_several_drops(lake: Lake) -> None:
+def test_purge_of_one_of_several_drops(lake: CommandLake) -> None:
     lake.ok("drop", "prod.users")
     lake.catalog.create_table({"id": ["prod", "other"]}, ipc(ROWS))
     (first,) = [each for each in lake.json("ls", "--dropped")["dropped"] if each["table"] == "prod.users"]
@@ -155,11 +156,11 @@ def test_purge_of_one_of_several_drops(lake: Lake) -> None:
     assert lake.run("status", "prod.users").exit_code == 3
 
 
-def test_force_without_names_is_refused(lake: Lake) -> None:
+def test_force_without_names_is_refused(lake: CommandLake) -> None:
     assert lake.run("purge", "--force", "--yes").exit_code == 2
 
 
-def test_deregister_and_register(lake: Lake) -> None:
+def test_deregister_and_register(lake: CommandLake) -> None:
     text = lake.ok("deregister", "readings")
     assert "relance register readings readings.lance" in text
     assert "readings" not in _tables(lake)
@@ -169,5 +170,5 @@ def test_deregister_and_register(lake: Lake) -> None:
     assert "prod.people" in lake.ok("register", "prod.people", hidden.rpartition("/")[2])
 
 
-def test_register_outside_of_the_root_is_refused(lake: Lake) -> None:
+def test_register_outside_of_the_root_is_refused(lake: CommandLake) -> None:
     assert lake.run("register", "x", "/somewhere/else.lance").exit_code == 2

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from tests.support.cli import ROWS, Lake, ipc
+from tests.support.cli import ROWS, CommandLake
+from tests.support.roots import ipc
 
 
-def test_ls_shows_what_is_in_the_root(lake: Lake) -> None:
+def test_ls_shows_what_is_in_the_root(lake: CommandLake) -> None:
     lines = [line.split() for line in lake.ok("ls").splitlines()]
     assert lines == [["NAME", "KIND"], ["prod", "namespace"], ["readings", "table"]]
 
 
-def test_ls_tells_the_same_as_json(lake: Lake) -> None:
+def test_ls_tells_the_same_as_json(lake: CommandLake) -> None:
     found = lake.json("ls")
     assert found["namespaces"] == [{"namespace": "prod"}]
     assert found["tables"] == [{"table": "readings"}]
     assert found["root"] == str(lake.folder)
 
 
-def test_ls_of_a_namespace_shows_whole_ids_that_commands_take(lake: Lake) -> None:
+def test_ls_of_a_namespace_shows_whole_ids_that_commands_take(lake: CommandLake) -> None:
     assert lake.json("ls", "prod")["tables"] == [{"table": "prod.users"}]
     (odd,) = lake.json("ls", "prod.raw")["tables"]
     assert odd["table"] == "prod.raw.`odd.name`"
     assert lake.json("show", odd["table"])["rows"] == 3
 
 
-def test_ls_recursive_and_by_kind(lake: Lake) -> None:
+def test_ls_recursive_and_by_kind(lake: CommandLake) -> None:
     found = lake.json("ls", "-r", "--tables")
     assert [each["table"] for each in found["tables"]] == ["prod.raw.`odd.name`", "prod.users", "readings"]
     assert found["namespaces"] == []
@@ -35,13 +36,13 @@ def test_ls_recursive_and_by_kind(lake: Lake) -> None:
     ]
 
 
-def test_ls_as_a_tree_has_each_table_below_its_namespace(lake: Lake) -> None:
+def test_ls_as_a_tree_has_each_table_below_its_namespace(lake: CommandLake) -> None:
     text = lake.ok("ls", "--tree", "--sizes")
     assert text.index("prod/") < text.index("raw/") < text.index("odd.name  (3 rows") < text.index("users")
     assert text.splitlines()[-1].startswith("└── readings  (3 rows")
 
 
-def test_ls_with_sizes_counts_rows_bytes_and_fragments(lake: Lake) -> None:
+def test_ls_with_sizes_counts_rows_bytes_and_fragments(lake: CommandLake) -> None:
     (users,) = lake.json("ls", "prod", "--sizes", "--tables")["tables"]
     assert users["rows"] == 6
     assert users["fragments"] == 2
@@ -50,7 +51,7 @@ def test_ls_with_sizes_counts_rows_bytes_and_fragments(lake: Lake) -> None:
     assert users["error"] is None
 
 
-def test_ls_with_sizes_tells_of_a_table_that_cannot_be_read(lake: Lake) -> None:
+def test_ls_with_sizes_tells_of_a_table_that_cannot_be_read(lake: CommandLake) -> None:
     for each in (lake.folder / "readings.lance" / "_versions").iterdir():
         each.write_bytes(b"damaged")
     found = lake.json("ls", "--sizes")
@@ -58,7 +59,7 @@ def test_ls_with_sizes_tells_of_a_table_that_cannot_be_read(lake: Lake) -> None:
     assert "unreadable" in lake.ok("ls", "--sizes")
 
 
-def test_ls_dropped_shows_when_a_purge_may_come(lake: Lake) -> None:
+def test_ls_dropped_shows_when_a_purge_may_come(lake: CommandLake) -> None:
     (gone,) = lake.json("ls", "--dropped")["dropped"]
     assert gone["table"] == "gone"
     assert gone["deleted_at"] < gone["purge_after"]
@@ -66,20 +67,20 @@ def test_ls_dropped_shows_when_a_purge_may_come(lake: Lake) -> None:
     assert lake.json("ls", "prod", "--dropped")["dropped"] == []
 
 
-def test_ls_of_an_empty_root_says_so(lake: Lake) -> None:
+def test_ls_of_an_empty_root_says_so(lake: CommandLake) -> None:
     (lake.folder / "empty").mkdir()
-    empty = Lake(lake.folder / "empty")
+    empty = CommandLake(str(lake.folder / "empty"))
     assert "nothing is in" in empty.ok("ls")
     assert empty.ok("ls", "--dropped") == "nothing is dropped\n"
 
 
-def test_ls_of_an_unknown_namespace_is_not_found(lake: Lake) -> None:
+def test_ls_of_an_unknown_namespace_is_not_found(lake: CommandLake) -> None:
     ran = lake.run("ls", "prod.nothing")
     assert ran.exit_code == 3
     assert "prod.nothing" in ran.err
 
 
-def test_show_tells_columns_versions_tags_and_properties(lake: Lake) -> None:
+def test_show_tells_columns_versions_tags_and_properties(lake: CommandLake) -> None:
     found = lake.json("show", "prod.users")
     assert found["columns"] == [
         {"name": "id", "type": "int64", "nullable": True},
@@ -93,7 +94,7 @@ def test_show_tells_columns_versions_tags_and_properties(lake: Lake) -> None:
     assert "int64" in text
 
 
-def test_show_of_a_namespace(lake: Lake) -> None:
+def test_show_of_a_namespace(lake: CommandLake) -> None:
     assert lake.json("show", "prod") == {
         "namespace": "prod",
         "properties": {"owner": "ops"},
@@ -104,19 +105,19 @@ def test_show_of_a_namespace(lake: Lake) -> None:
     assert "1 namespace, 1 table" in lake.ok("show", "prod")
 
 
-def test_show_of_a_declared_table(lake: Lake) -> None:
+def test_show_of_a_declared_table(lake: CommandLake) -> None:
     lake.catalog.declare_table({"id": ["later"]})
     assert lake.json("show", "later")["declared"] is True
     assert "declared: a name without rows" in lake.ok("show", "later")
 
 
-def test_show_of_a_dropped_table_says_how_to_undrop_it(lake: Lake) -> None:
+def test_show_of_a_dropped_table_says_how_to_undrop_it(lake: CommandLake) -> None:
     ran = lake.run("show", "gone")
     assert ran.exit_code == 3
     assert ran.err.splitlines()[1] == "  do:  bring it back: relance undrop gone"
 
 
-def test_status_of_all_three_kinds(lake: Lake) -> None:
+def test_status_of_all_three_kinds(lake: CommandLake) -> None:
     assert lake.json("status", "readings") == {"table": "readings", "status": "exists"}
     assert lake.json("status", "gone")["status"] == "dropped"
     assert "relance undrop gone" in lake.ok("status", "gone")
@@ -126,7 +127,7 @@ def test_status_of_all_three_kinds(lake: Lake) -> None:
     assert missing.document["error"]["code"] == 4
 
 
-def test_versions_are_listed_newest_first_with_their_tags(lake: Lake) -> None:
+def test_versions_are_listed_newest_first_with_their_tags(lake: CommandLake) -> None:
     found = lake.json("versions", "prod.users")["versions"]
     assert [(each["version"], each["tags"]) for each in found] == [(2, []), (1, ["first"])]
     assert [each["version"] for each in lake.json("versions", "prod.users", "--limit", "1")["versions"]] == [
@@ -135,14 +136,14 @@ def test_versions_are_listed_newest_first_with_their_tags(lake: Lake) -> None:
     assert "first" in lake.ok("versions", "prod.users")
 
 
-def test_control_characters_of_the_data_do_not_reach_the_terminal(lake: Lake) -> None:
+def test_control_characters_of_the_data_do_not_reach_the_terminal(lake: CommandLake) -> None:
     lake.catalog.create_table({"id": ["bad"], "properties": {"x": "\x1b[31mred\x1b[0m"}}, ipc(ROWS))
     text = lake.ok("show", "bad")
     assert "\x1b" not in text
     assert "\\u{1B}[31mred" in text
 
 
-def test_types_are_shown_as_people_write_them(lake: Lake) -> None:
+def test_types_are_shown_as_people_write_them(lake: CommandLake) -> None:
     prices = pa.table({"price": pa.array([1]).cast(pa.decimal128(30, 2))})
     lake.catalog.create_table({"id": ["prices"]}, ipc(prices))
     (column,) = lake.json("show", "prices")["columns"]

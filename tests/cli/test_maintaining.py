@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.cli import ROWS, Lake, ipc
+from tests.support.cli import ROWS, CommandLake
+from tests.support.patches import substitute
+from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
 from relance.errors import PermissionDeniedError
-from relance.storage.local_disk import LocalDiskStorage
 
 
 def _entry(found: dict[str, object], table: str) -> dict[str, object]:
@@ -21,7 +22,7 @@ def _entry(found: dict[str, object], table: str) -> dict[str, object]:
     return entry
 
 
-def test_compact_writes_small_fragments_into_one(lake: Lake) -> None:
+def test_compact_writes_small_fragments_into_one(lake: CommandLake) -> None:
     planned = _entry(lake.json("compact", "--dry-run"), "prod.users")
     assert planned["change"]
     assert lake.json("show", "prod.users")["fragments"] == 2
@@ -30,7 +31,7 @@ def test_compact_writes_small_fragments_into_one(lake: Lake) -> None:
     assert lake.ok("compact") == "all fragments are as they should be\n"
 
 
-def test_compact_of_an_unknown_table_fails_and_the_others_are_done(lake: Lake) -> None:
+def test_compact_of_an_unknown_table_fails_and_the_others_are_done(lake: CommandLake) -> None:
     ran = lake.run("compact", "prod.users", "nothing", "--json")
     assert ran.exit_code == 3
     assert ran.document["error"]["type"] == "Partial"
@@ -38,7 +39,7 @@ def test_compact_of_an_unknown_table_fails_and_the_others_are_done(lake: Lake) -
     assert lake.run("compact", "nothing").err.startswith("error: Table not found")
 
 
-def test_delete_rows_asks_and_then_deletes(lake: Lake) -> None:
+def test_delete_rows_asks_and_then_deletes(lake: CommandLake) -> None:
     planned = _entry(lake.json("delete-rows", "prod.users", "--where", "id = 1", "--dry-run"), "prod.users")
     assert planned["change"]["rows"] == 2  # type: ignore[index]  # of a dictionary of anything
     refused = lake.run("delete-rows", "prod.users", "--where", "id = 1")
@@ -50,12 +51,12 @@ def test_delete_rows_asks_and_then_deletes(lake: Lake) -> None:
     assert lake.ok("delete-rows", "prod.users", "--where", "id = 1") == "no row is selected\n"
 
 
-def test_delete_rows_with_a_wrong_expression(lake: Lake) -> None:
+def test_delete_rows_with_a_wrong_expression(lake: CommandLake) -> None:
     assert lake.run("delete-rows", "prod.users", "--where", "nonsense", "--yes").exit_code == 2
     assert lake.run("delete-rows", "prod.users").exit_code == 2
 
 
-def test_cleanup_removes_old_versions_when_it_is_confirmed(lake: Lake) -> None:
+def test_cleanup_removes_old_versions_when_it_is_confirmed(lake: CommandLake) -> None:
     rules = ("--older-than", "0s", "--allow-young", "--skip-tagged")
     lake.catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
     planned = _entry(lake.json("cleanup", "prod.users", *rules, "--dry-run"), "prod.users")
@@ -66,7 +67,7 @@ def test_cleanup_removes_old_versions_when_it_is_confirmed(lake: Lake) -> None:
     assert [each["version"] for each in lake.json("versions", "prod.users")["versions"]] == [3, 1]
 
 
-def test_cleanup_leaves_young_and_tagged_versions(lake: Lake) -> None:
+def test_cleanup_leaves_young_and_tagged_versions(lake: CommandLake) -> None:
     assert lake.ok("cleanup") == "no version is old enough\n"
     assert lake.run("cleanup", "prod.users", "--older-than", "0s").exit_code == 2
     tagged = lake.run("cleanup", "prod.users", "--older-than", "0s", "--allow-young", "--yes")
@@ -74,7 +75,7 @@ def test_cleanup_leaves_young_and_tagged_versions(lake: Lake) -> None:
     assert "first" in tagged.err
 
 
-def test_cleanup_with_a_table_that_cannot_be_read_says_how_to_go_on(lake: Lake) -> None:
+def test_cleanup_with_a_table_that_cannot_be_read_says_how_to_go_on(lake: CommandLake) -> None:
     rules = ("prod.users", "--older-than", "0s", "--allow-young", "--skip-tagged", "--yes")
     lake.catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
     broken = lake.folder / "broken.lance" / "_versions"
@@ -91,7 +92,7 @@ def test_cleanup_with_a_table_that_cannot_be_read_says_how_to_go_on(lake: Lake) 
 def test_migrate_gives_directories_rows(tmp_path: Path) -> None:
     flat = DirectoryNamespace(root=str(tmp_path / "flat"), manifest_enabled="false")
     flat.create_table({"id": ["old"]}, ipc(ROWS))
-    lake = Lake(tmp_path / "flat")
+    lake = CommandLake(str(tmp_path / "flat"))
     assert lake.json("migrate", "--dry-run")["registered"] == ["old"]
     assert "dry run" in lake.ok("migrate", "--dry-run")
     assert "registered: 1 table" in lake.ok("migrate")
@@ -99,7 +100,7 @@ def test_migrate_gives_directories_rows(tmp_path: Path) -> None:
     assert lake.json("migrate", "--to", "markers")["declared"] == []
 
 
-def test_scrub_finds_and_mends(lake: Lake) -> None:
+def test_scrub_finds_and_mends(lake: CommandLake) -> None:
     assert lake.ok("scrub") == "everything fits together\n"
     (lake.folder / "gone.deleted").write_bytes(b"damaged " * 20)
     found = lake.run("scrub", "--json")
@@ -108,7 +109,7 @@ def test_scrub_finds_and_mends(lake: Lake) -> None:
     assert lake.run("scrub", "--repair").exit_code == 5
 
 
-def test_doctor_finds_a_good_store(lake: Lake) -> None:
+def test_doctor_finds_a_good_store(lake: CommandLake) -> None:
     found = lake.json("doctor")
     checks = {each["name"]: each["verdict"] for each in found["checks"]}
     for name in ("list", "write", "read", "list after write", "clock", "create-only", "replace", "delete"):
@@ -118,11 +119,13 @@ def test_doctor_finds_a_good_store(lake: Lake) -> None:
     assert [each for each in os.listdir(lake.folder) if "probe" in each] == []
 
 
-def test_doctor_tells_that_the_root_cannot_be_written(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_tells_that_the_root_cannot_be_written(
+    lake: CommandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise PermissionDeniedError("not yours")
 
-    monkeypatch.setattr(LocalDiskStorage, "create", refuse)
+    substitute(monkeypatch, "disk.create", refuse)
     ran = lake.run("doctor", "--json")
     assert ran.exit_code == 1
     checks = {each["name"]: each for each in ran.document["result"]["checks"]}

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.cli import Lake, environment, run, spawn
+from tests.support.cli import CommandLake, environment, run, spawn
 
 
-def _into(target: str, *args: str, lake: Lake) -> subprocess.CompletedProcess[str]:
+def _into(target: str, *args: str, lake: CommandLake) -> subprocess.CompletedProcess[str]:
     """Run a command through a shell that sends its output somewhere."""
     command = [sys.executable, "-m", "relance", "--root", str(lake.folder), *args]
     return subprocess.run(
@@ -24,7 +24,7 @@ def _into(target: str, *args: str, lake: Lake) -> subprocess.CompletedProcess[st
     )
 
 
-def test_text_that_the_output_has_no_letters_for_is_spelt_out(lake: Lake, tmp_path: Path) -> None:
+def test_text_that_the_output_has_no_letters_for_is_spelt_out(lake: CommandLake, tmp_path: Path) -> None:
     variables = {"RELANCE_ROOT": str(lake.folder), "PYTHONIOENCODING": "ascii"}
     lake.ok("create-namespace", "größe")
     tree = spawn("ls", "--tree", folder=tmp_path, **variables)
@@ -35,7 +35,7 @@ def test_text_that_the_output_has_no_letters_for_is_spelt_out(lake: Lake, tmp_pa
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_output_without_room_is_told_in_two_lines(lake: Lake, options: list[str]) -> None:
+def test_output_without_room_is_told_in_two_lines(lake: CommandLake, options: list[str]) -> None:
     ran = _into(">/dev/full", "ls", *options, lake=lake)
     assert ran.returncode == 1
     assert ran.stderr.splitlines() == [
@@ -45,7 +45,7 @@ def test_output_without_room_is_told_in_two_lines(lake: Lake, options: list[str]
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_output_that_is_closed_is_no_error(lake: Lake, options: list[str]) -> None:
+def test_output_that_is_closed_is_no_error(lake: CommandLake, options: list[str]) -> None:
     ran = _into(">&-", "ls", *options, lake=lake)
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -61,7 +61,7 @@ def test_the_document_of_a_wrong_line_names_the_command() -> None:
         assert run(*command.split(), "--nope", "--json").document["command"] == command
 
 
-def test_a_policy_without_end_is_an_error(lake: Lake) -> None:
+def test_a_policy_without_end_is_an_error(lake: CommandLake) -> None:
     ran = lake.run("policy", "check", "/dev/zero")
     assert ran.exit_code == 2
     assert "is larger than" in ran.out

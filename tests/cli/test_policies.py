@@ -14,17 +14,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.support.cli import Lake, environment, run
+from tests.support.cli import CommandLake, environment, run
+from tests.support.patches import original, substitute
 
-from relance import policy
-from relance.cli import asking
 from relance.cli.app import app
 from relance.cli.policies import KINDS
 from relance.cli.shapes import SHAPES
 from relance.maintenance.runner import open_catalog
 from relance.policy import parse_policy, plan
 from relance.policy.actions import Kind
-from relance.policy.pipeline import schedule
 from relance.policy.pipeline.plan_file import begin
 from relance.policy.pipeline.planning import ref_of
 
@@ -90,13 +88,13 @@ def test_a_policy_that_is_not_there() -> None:
     assert run("policy", "check", "nowhere.toml").exit_code == 2
 
 
-def test_the_settings_may_name_the_policy(lake: Lake, file: str, tmp_path: Path) -> None:
+def test_the_settings_may_name_the_policy(lake: CommandLake, file: str, tmp_path: Path) -> None:
     (tmp_path / "relance.toml").write_text('root = "lake"\npolicy = "lake.toml"\n')
     assert run("policy", "check", "--json").result["file"] == file
     assert run("plan", "--json").result["record"]["policy"] == file
 
 
-def test_explain_tells_which_rule_decides(lake: Lake, file: str) -> None:
+def test_explain_tells_which_rule_decides(lake: CommandLake, file: str) -> None:
     (found,) = lake.json("policy", "explain", "prod.users", "--policy", file)["explanations"]
     decided = {each["kind"]: each for each in found["decisions"]}
     assert decided["protect"]["rule"] == "production"
@@ -107,13 +105,13 @@ def test_explain_tells_which_rule_decides(lake: Lake, file: str) -> None:
     assert "not protected yet" in text
 
 
-def test_explain_of_the_root_and_of_nothing(lake: Lake, file: str) -> None:
+def test_explain_of_the_root_and_of_nothing(lake: CommandLake, file: str) -> None:
     assert lake.json("policy", "explain", "--policy", file)["explanations"][0]["table"] == "(root)"
     assert lake.run("policy", "explain", "nothing", "--policy", file).exit_code == 3
     assert lake.run("policy", "explain", "gone", "--policy", file).exit_code == 0
 
 
-def test_a_plan_changes_nothing(lake: Lake, file: str) -> None:
+def test_a_plan_changes_nothing(lake: CommandLake, file: str) -> None:
     found = lake.json("plan", file)
     assert _actions(found) == {
         ("protect", "prod.users"),
@@ -127,7 +125,7 @@ def test_a_plan_changes_nothing(lake: Lake, file: str) -> None:
     assert "not protected yet" in text
 
 
-def test_a_run_asks_first_and_then_does_what_was_planned(lake: Lake, file: str) -> None:
+def test_a_run_asks_first_and_then_does_what_was_planned(lake: CommandLake, file: str) -> None:
     refused = lake.run("run", file)
     assert refused.exit_code == 5
     assert "relance plan" in refused.err
@@ -141,12 +139,12 @@ def test_a_run_asks_first_and_then_does_what_was_planned(lake: Lake, file: str) 
     assert "Nothing to do" in lake.ok("run", file, "--kind", "protect")
 
 
-def test_a_run_without_anything_irreversible_does_not_ask(lake: Lake, file: str) -> None:
+def test_a_run_without_anything_irreversible_does_not_ask(lake: CommandLake, file: str) -> None:
     assert lake.run("run", file, "--kind", "compact").exit_code == 0
     assert lake.json("show", "prod.users")["fragments"] == 1
 
 
-def test_a_plan_is_saved_and_run_once(lake: Lake, file: str, tmp_path: Path) -> None:
+def test_a_plan_is_saved_and_run_once(lake: CommandLake, file: str, tmp_path: Path) -> None:
     saved = str(tmp_path / "plan.json")
     assert lake.json("plan", file, "--save", saved)["saved"] == saved
     assert lake.run("run", file, "--plan", saved).exit_code == 2
@@ -156,7 +154,7 @@ def test_a_plan_is_saved_and_run_once(lake: Lake, file: str, tmp_path: Path) -> 
     assert lake.ok("query", "readings", "--count") == "2\n"
 
 
-def test_a_plan_is_refused_when_the_lake_moved(lake: Lake, file: str, tmp_path: Path) -> None:
+def test_a_plan_is_refused_when_the_lake_moved(lake: CommandLake, file: str, tmp_path: Path) -> None:
     saved = str(tmp_path / "plan.json")
     lake.ok("plan", file, "--save", saved)
     lake.ok("drop", "readings")
@@ -166,7 +164,7 @@ def test_a_plan_is_refused_when_the_lake_moved(lake: Lake, file: str, tmp_path: 
     assert "readings" in ran.document["error"]["message"]
 
 
-def test_over_a_limit_nothing_is_done(lake: Lake, tmp_path: Path) -> None:
+def test_over_a_limit_nothing_is_done(lake: CommandLake, tmp_path: Path) -> None:
     strict = tmp_path / "strict.toml"
     strict.write_text(POLICY.replace("max_tables = 100", "max_tables = 1"))
     assert lake.run("plan", str(strict)).exit_code == 5
@@ -176,7 +174,7 @@ def test_over_a_limit_nothing_is_done(lake: Lake, tmp_path: Path) -> None:
     assert lake.json("show", "prod.users")["protected"] is False
 
 
-def test_options_that_do_not_go_together(lake: Lake, file: str) -> None:
+def test_options_that_do_not_go_together(lake: CommandLake, file: str) -> None:
     assert lake.run("run", "--resume", file).exit_code == 2
     assert lake.run("run", "--resume", "--plan", "x.json").exit_code == 2
     assert lake.run("run", file, "--run", "x").exit_code == 2
@@ -185,7 +183,7 @@ def test_options_that_do_not_go_together(lake: Lake, file: str) -> None:
 
 
 def test_a_run_is_resumed_only_when_what_is_left_may_go(
-    lake: Lake, file: str, monkeypatch: pytest.MonkeyPatch
+    lake: CommandLake, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = plan(lake.catalog, parse_policy(POLICY, file=file))
     begin(open_catalog(ref_of(lake.catalog)), made)  # and its process was stopped
@@ -193,7 +191,7 @@ def test_a_run_is_resumed_only_when_what_is_left_may_go(
     assert ran.exit_code == 5
     assert "1 action of this run cannot be undone" in ran.err
     assert lake.json("query", "readings", "--count")["rows"] == 3
-    monkeypatch.setattr(asking, "is_somebody_there", lambda: True)
+    substitute(monkeypatch, "cli.is_somebody_there", lambda: True)
     asked = CliRunner().invoke(app, ["--root", str(lake.folder), "run", "--resume"], input="n\n")
     assert asked.exit_code == 5
     assert "delete_rows readings: 1 row" in asked.stderr
@@ -203,7 +201,7 @@ def test_a_run_is_resumed_only_when_what_is_left_may_go(
     assert lake.run("run", "--resume", "--run", made.run).exit_code == 3
 
 
-def test_only_names_a_table_that_is_there(lake: Lake, file: str) -> None:
+def test_only_names_a_table_that_is_there(lake: CommandLake, file: str) -> None:
     for command in (["plan", file], ["run", file, "--yes"], ["run", file, "--yes", "--every", "1h"]):
         ran = lake.run(*command, "--only", "readngs")
         assert ran.exit_code == 3, ran
@@ -211,7 +209,7 @@ def test_only_names_a_table_that_is_there(lake: Lake, file: str) -> None:
     assert lake.run("plan", file, "--only", "readings").exit_code == 0
 
 
-def test_history_and_report(lake: Lake, file: str, tmp_path: Path) -> None:
+def test_history_and_report(lake: CommandLake, file: str, tmp_path: Path) -> None:
     assert lake.ok("history") == "no policy was run here yet\n"
     assert lake.run("report").exit_code == 3
     done = lake.json("run", file, "--yes", "--actor", "night shift")["record"]
@@ -230,9 +228,9 @@ def test_history_and_report(lake: Lake, file: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("outcomes", [["failed", "failed"], ["failed", "done"], ["done", "failed"]])
 def test_what_ends_one_run_does_not_end_those_after_it(
-    lake: Lake, file: str, monkeypatch: pytest.MonkeyPatch, outcomes: list[str]
+    lake: CommandLake, file: str, monkeypatch: pytest.MonkeyPatch, outcomes: list[str]
 ) -> None:
-    wanted, real = iter(outcomes), policy.run_policy
+    wanted, real = iter(outcomes), original("policy.run_policy")
 
     def sometimes(*arguments: Any, **options: Any) -> object:
         if next(wanted) == "failed":
@@ -243,8 +241,8 @@ def test_what_ends_one_run_does_not_end_those_after_it(
         work()
         work()
 
-    monkeypatch.setattr(policy, "run_policy", sometimes)
-    monkeypatch.setattr(schedule, "repeat", twice)
+    substitute(monkeypatch, "policy.run_policy", sometimes)
+    substitute(monkeypatch, "policy.repeat", twice)
     done = lake.run("run", file, "--every", "1h", "--yes", "--json")
     found = done.document["result"]["runs"]
     assert [each["state"] for each in found] == outcomes
@@ -253,7 +251,7 @@ def test_what_ends_one_run_does_not_end_those_after_it(
     assert done.exit_code == (0 if outcomes[-1] == "done" else 1)
 
 
-def test_runs_come_again_until_they_are_stopped(lake: Lake, file: str, tmp_path: Path) -> None:
+def test_runs_come_again_until_they_are_stopped(lake: CommandLake, file: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "relance", "--root", str(lake.folder)]
     command += ["run", file, "--every", "1s", "--yes", "--json"]
     process = subprocess.Popen(

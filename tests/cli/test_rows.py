@@ -15,7 +15,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
-from tests.support.cli import ROWS, Lake, ipc, run
+from tests.support.cli import ROWS, CommandLake, run
+from tests.support.roots import ipc
 
 from relance.cli.app import app
 
@@ -31,7 +32,7 @@ WIDE = pa.table(
 )
 
 
-def test_query_shows_rows_that_a_filter_selects(lake: Lake) -> None:
+def test_query_shows_rows_that_a_filter_selects(lake: CommandLake) -> None:
     found = lake.json("query", "prod.users", "--where", "id > 1", "--columns", "name, id")
     assert found["columns"] == ["name", "id"]
     assert [row["name"] for row in found["rows"]] == ["b", "c", "b", "c"]
@@ -40,7 +41,7 @@ def test_query_shows_rows_that_a_filter_selects(lake: Lake) -> None:
     assert [line.split() for line in lines] == [["id", "name"], ["2", "b"]]
 
 
-def test_query_shows_twenty_rows_and_says_that_there_are_more(lake: Lake) -> None:
+def test_query_shows_twenty_rows_and_says_that_there_are_more(lake: CommandLake) -> None:
     lake.catalog.create_table({"id": ["long"]}, ipc(pa.table({"n": range(50)})))
     assert len(lake.json("query", "long")["rows"]) == 20
     assert lake.json("query", "long")["more"] is True
@@ -49,26 +50,26 @@ def test_query_shows_twenty_rows_and_says_that_there_are_more(lake: Lake) -> Non
     assert len(lake.ok("query", "long", "--limit", "30").splitlines()) == 31
 
 
-def test_query_counts(lake: Lake) -> None:
+def test_query_counts(lake: CommandLake) -> None:
     assert lake.ok("query", "prod.users", "--count") == "6\n"
     assert lake.json("query", "prod.users", "--count", "--where", "id = 1")["rows"] == 2
 
 
-def test_query_of_an_older_version_and_of_a_tag(lake: Lake) -> None:
+def test_query_of_an_older_version_and_of_a_tag(lake: CommandLake) -> None:
     assert len(lake.json("query", "prod.users", "--version", "1")["rows"]) == 3
     assert len(lake.json("query", "prod.users", "--tag", "first")["rows"]) == 3
     assert lake.run("query", "prod.users", "--version", "9").exit_code == 3
     assert lake.run("query", "prod.users", "--tag", "nope").exit_code == 3
 
 
-def test_query_with_a_wrong_filter_or_column_is_a_usage_error(lake: Lake) -> None:
+def test_query_with_a_wrong_filter_or_column_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("query", "readings", "--where", "nonsense >").exit_code == 2
     wrong = lake.run("query", "readings", "--columns", "nonsense")
     assert wrong.exit_code in {2, 3}
     assert "nonsense" in wrong.err
 
 
-def test_query_prints_csv_and_json_lines(lake: Lake) -> None:
+def test_query_prints_csv_and_json_lines(lake: CommandLake) -> None:
     text = lake.ok("query", "readings", "--format", "csv")
     assert list(csv.reader(io.StringIO(text))) == [["id", "name"], ["1", "a"], ["2", "b"], ["3", "c"]]
     lines = lake.ok("query", "readings", "--format", "json").splitlines()
@@ -76,7 +77,7 @@ def test_query_prints_csv_and_json_lines(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_query_writes_binary_formats_into_a_pipe(lake: Lake, tmp_path: Path, kind: str) -> None:
+def test_query_writes_binary_formats_into_a_pipe(lake: CommandLake, tmp_path: Path, kind: str) -> None:
     file = tmp_path / f"out.{kind}"
     ran = CliRunner().invoke(app, ["--root", str(lake.folder), "query", "readings", "--format", kind])
     file.write_bytes(ran.stdout_bytes)
@@ -84,7 +85,7 @@ def test_query_writes_binary_formats_into_a_pipe(lake: Lake, tmp_path: Path, kin
     assert lake.json("query", f"copy_{kind}")["rows"] == ROWS.to_pylist()
 
 
-def test_query_does_not_overwrite_a_file_unless_told(lake: Lake, tmp_path: Path) -> None:
+def test_query_does_not_overwrite_a_file_unless_told(lake: CommandLake, tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
     out.write_text("mine")
     assert lake.run("query", "readings", "-o", str(out)).exit_code == 2
@@ -93,7 +94,7 @@ def test_query_does_not_overwrite_a_file_unless_told(lake: Lake, tmp_path: Path)
     assert out.read_text().startswith('"id"')
 
 
-def test_nothing_takes_the_place_of_a_pipe_or_of_a_link(lake: Lake, tmp_path: Path) -> None:
+def test_nothing_takes_the_place_of_a_pipe_or_of_a_link(lake: CommandLake, tmp_path: Path) -> None:
     pipe, link, out = tmp_path / "pipe", tmp_path / "link.csv", tmp_path / "rows.csv"
     os.mkfifo(pipe)
     ran = lake.run("export", "readings", str(pipe), "--format", "csv", "--overwrite")
@@ -105,7 +106,7 @@ def test_nothing_takes_the_place_of_a_pipe_or_of_a_link(lake: Lake, tmp_path: Pa
     assert out.read_text().startswith('"id"')
 
 
-def test_a_csv_whose_headings_are_no_text_is_told(lake: Lake, tmp_path: Path) -> None:
+def test_a_csv_whose_headings_are_no_text_is_told(lake: CommandLake, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(b"\xff\xfe,b\n1,2\n")
     ran = lake.run("import", "odd", str(tmp_path / "x.csv"))
     assert ran.exit_code == 2
@@ -113,7 +114,7 @@ def test_a_csv_whose_headings_are_no_text_is_told(lake: Lake, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow"])
-def test_rows_survive_an_export_and_an_import(lake: Lake, tmp_path: Path, kind: str) -> None:
+def test_rows_survive_an_export_and_an_import(lake: CommandLake, tmp_path: Path, kind: str) -> None:
     out = str(tmp_path / f"users.{kind}")
     assert lake.json("export", "prod.users", out)["rows"] == 6
     assert lake.ok("import", "new.space.users", out, "--create-namespaces").endswith("6 rows in version 1\n")
@@ -121,7 +122,7 @@ def test_rows_survive_an_export_and_an_import(lake: Lake, tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow", "json"])
-def test_every_type_can_be_written(lake: Lake, tmp_path: Path, kind: str) -> None:
+def test_every_type_can_be_written(lake: CommandLake, tmp_path: Path, kind: str) -> None:
     lake.catalog.create_table({"id": ["wide"]}, ipc(WIDE))
     lake.catalog.insert_into_table({"id": ["wide"]}, ipc(WIDE))
     out = tmp_path / f"wide.{kind}"
@@ -140,7 +141,7 @@ def test_every_type_can_be_written(lake: Lake, tmp_path: Path, kind: str) -> Non
         }
 
 
-def test_import_modes(lake: Lake, tmp_path: Path) -> None:
+def test_import_modes(lake: CommandLake, tmp_path: Path) -> None:
     file = str(tmp_path / "more.parquet")
     pa.parquet.write_table(pa.table({"name": ["z"], "id": pa.array([9], pa.int32())}), file)
     assert lake.run("import", "readings", file).exit_code == 4
@@ -152,7 +153,7 @@ def test_import_modes(lake: Lake, tmp_path: Path) -> None:
     assert len(lake.json("query", "readings", "--version", "2")["rows"]) == 4
 
 
-def test_import_of_a_folder_takes_its_files_in_order(lake: Lake, tmp_path: Path) -> None:
+def test_import_of_a_folder_takes_its_files_in_order(lake: CommandLake, tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     folder.mkdir()
     for number in (2, 1):
@@ -161,7 +162,7 @@ def test_import_of_a_folder_takes_its_files_in_order(lake: Lake, tmp_path: Path)
     assert lake.json("query", "parts")["rows"] == [{"n": 1}, {"n": 2}]
 
 
-def test_import_that_does_not_fit_changes_nothing(lake: Lake, tmp_path: Path) -> None:
+def test_import_that_does_not_fit_changes_nothing(lake: CommandLake, tmp_path: Path) -> None:
     file = tmp_path / "bad.csv"
     file.write_text("id,nonsense\n1,x\n")
     ran = lake.run("import", "readings", str(file), "--mode", "append")
@@ -172,7 +173,7 @@ def test_import_that_does_not_fit_changes_nothing(lake: Lake, tmp_path: Path) ->
     assert lake.json("versions", "readings")["versions"][0]["version"] == 1
 
 
-def test_import_of_a_damaged_file_leaves_no_table(lake: Lake, tmp_path: Path) -> None:
+def test_import_of_a_damaged_file_leaves_no_table(lake: CommandLake, tmp_path: Path) -> None:
     file = tmp_path / "bad.parquet"
     whole = io.BytesIO()
     pa.parquet.write_table(pa.table({"n": range(100_000)}), whole)
@@ -190,10 +191,10 @@ def test_import_begins_a_new_catalog(tmp_path: Path) -> None:
     file.write_text("a,b\n1,x\n")
     ran = run("--root", str(tmp_path / "fresh"), "import", "first", str(file))
     assert ran.exit_code == 0, ran
-    assert Lake(tmp_path / "fresh").json("query", "first")["rows"] == [{"a": 1, "b": "x"}]
+    assert CommandLake(str(tmp_path / "fresh")).json("query", "first")["rows"] == [{"a": 1, "b": "x"}]
 
 
-def test_export_into_a_missing_folder_or_unknown_format(lake: Lake, tmp_path: Path) -> None:
+def test_export_into_a_missing_folder_or_unknown_format(lake: CommandLake, tmp_path: Path) -> None:
     assert lake.run("export", "readings", str(tmp_path / "none" / "x.csv")).exit_code == 2
     assert lake.run("export", "readings", str(tmp_path / "x.what")).exit_code == 2
     assert lake.run("export", "nothing", str(tmp_path / "x.csv")).exit_code == 3

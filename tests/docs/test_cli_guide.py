@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tests.support.cli import ipc, run
+from tests.support.cli import run
 from tests.support.paths import REPOSITORY
+from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
 

@@ -8,7 +8,10 @@ from datetime import timedelta
 import lance
 import pytest
 from tests.lifecycle.conftest import Open
-from tests.support.lifecycle import drop, ipc, make, rows, tables
+from tests.support.calls import drop, make, rows, tables
+from tests.support.internals import context_of
+from tests.support.patches import substitute
+from tests.support.roots import stream_of
 
 import relance
 from relance.clock import to_millis
@@ -120,7 +123,7 @@ def test_a_table_can_be_dropped_and_undropped_many_times(catalog: Catalog) -> No
 def test_a_create_over_a_dropped_table_is_a_new_version_with_the_old_ones_below(catalog: Catalog) -> None:
     make(catalog, "t", 1, 2)
     drop(catalog, "t")
-    response = catalog.create_table({"id": ["t"], "mode": "exist_ok"}, ipc(7))
+    response = catalog.create_table({"id": ["t"], "mode": "exist_ok"}, stream_of(7))
     assert response.version == 2
     assert rows(catalog, "t") == [7]
     assert rows(catalog, "t", version=1) == [1, 2]
@@ -131,7 +134,7 @@ def test_a_create_over_a_dropped_table_is_a_new_version_with_the_old_ones_below(
 def test_every_mode_of_create_brings_a_dropped_name_back(catalog: Catalog, mode: str) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-    assert catalog.create_table({"id": ["t"], "mode": mode}, ipc(5)).version == 2
+    assert catalog.create_table({"id": ["t"], "mode": mode}, stream_of(5)).version == 2
     assert rows(catalog, "t") == [5]
 
 
@@ -156,9 +159,9 @@ def test_a_create_over_a_dropped_table_whose_write_fails_gives_the_name_back(
     def fail(*_: object, **__: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("relance.operations.lance_tables.write_fragments", fail)
+    substitute(monkeypatch, "tables.write_fragments", fail)
     with pytest.raises(RelanceError, match="disk full"):
-        catalog.create_table({"id": ["t"]}, ipc(2))
+        catalog.create_table({"id": ["t"]}, stream_of(2))
     status = catalog.table_status(["t"])
     assert isinstance(status, SoftDeleted)
     assert status.state == "deleted"
@@ -185,7 +188,7 @@ def test_a_declared_table_is_dropped_and_undropped_as_declared(catalog: Catalog)
     catalog.undrop_table(["t"])
     assert catalog.describe_table({"id": ["t"], "check_declared": True}).is_only_declared
     drop(catalog, "t")
-    assert catalog.create_table({"id": ["t"]}, ipc(1)).version == 1
+    assert catalog.create_table({"id": ["t"]}, stream_of(1)).version == 1
     assert rows(catalog, "t") == [1]
 
 
@@ -237,7 +240,7 @@ def test_an_open_reader_goes_on_while_its_table_is_dropped_and_undropped(catalog
 
 def rows_by_location(catalog: Catalog, name: str) -> int:
     """Count the rows of a dropped table the way a client does that kept its location."""
-    context = catalog._context
+    context = context_of(catalog)
     return int(
         lance.dataset(
             context.location(name), storage_options=dict(context.lance_options()) or None

@@ -10,7 +10,10 @@ import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import DeregisterTableRequest
 from tests.lifecycle.conftest import Open
-from tests.support.lifecycle import drop, ipc, make, rows, tables
+from tests.support.calls import drop, make, rows, tables
+from tests.support.internals import context_of, replace_context
+from tests.support.patches import original, substitute
+from tests.support.roots import stream_of
 
 import relance
 from relance.errors import InvalidTableStateError, RelanceError, UnsupportedOperationError
@@ -19,7 +22,6 @@ from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
 from relance.lifecycle.states import State
 from relance.lifecycle.status import Exists, NotFound, SoftDeleted
 from relance.operations.findings import Problem
-from relance.storage import probe
 from relance.testing.clock import ManualClock
 from relance.testing.faults import CarelessStorage
 
@@ -27,7 +29,7 @@ Catalog = relance.DirectoryNamespace
 
 
 def _keys(catalog: Catalog) -> set[str]:
-    return {info.key for info in catalog._context.storage.list_level("").files}
+    return {info.key for info in context_of(catalog).storage.list_level("").files}
 
 
 def test_a_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog, clock: ManualClock) -> None:
@@ -52,7 +54,7 @@ def test_a_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog
 def test_a_tombstone_with_files_below_it_is_not_swept(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t", purge="true")
-    catalog._context.storage.create("t.lance/_versions/1.manifest", b"a late create")
+    context_of(catalog).storage.create("t.lance/_versions/1.manifest", b"a late create")
     clock.advance(timedelta(days=8))
     assert catalog.sweep_markers() == []
     assert tables(catalog) == []
@@ -71,11 +73,11 @@ def test_a_marker_that_is_not_understood_is_never_purged_revived_or_overwritten(
     catalog: Catalog, clock: ManualClock, body: bytes
 ) -> None:
     make(catalog, "t", 1)
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     storage.create("t.deleted", body)
     clock.advance(timedelta(days=9999))
     calls = (
-        lambda: catalog.create_table({"id": ["t"], "mode": "overwrite"}, ipc(2)),
+        lambda: catalog.create_table({"id": ["t"], "mode": "overwrite"}, stream_of(2)),
         lambda: catalog.declare_table({"id": ["t"]}),
         lambda: drop(catalog, "t"),
         lambda: catalog.undrop_table(["t"]),
@@ -96,12 +98,12 @@ def test_a_marker_that_is_not_understood_is_never_purged_revived_or_overwritten(
     ]
     assert storage.read("t.deleted").body == body
     assert lance.dataset(
-        catalog._context.location("t"), storage_options=dict(catalog._context.lance_options()) or None
+        context_of(catalog).location("t"), storage_options=dict(context_of(catalog).lance_options()) or None
     ).to_table()["x"].to_pylist() == [1]
 
 
 def test_scrub_finds_and_mends_what_crashes_leave_behind(catalog: Catalog, clock: ManualClock) -> None:
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     for name in ("no-data", "stale-purge", "stale-create", "below"):
         make(catalog, name, 1)
         drop(catalog, name)
@@ -149,9 +151,9 @@ def test_a_create_that_committed_but_died_before_its_last_step_is_finished(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("relance.operations.directory.claims.Claim.settle", die)
+        substitute(patch, "claim.settle", die)
         with pytest.raises(KeyboardInterrupt):
-            catalog.create_table({"id": ["t"]}, ipc(2))
+            catalog.create_table({"id": ["t"]}, stream_of(2))
     assert tables(catalog) == []
     with pytest.raises(RelanceError, match=r"is locked by another client \(creating it\)"):
         catalog.undrop_table(["t"])
@@ -172,9 +174,9 @@ def test_a_create_that_died_before_its_commit_gives_the_dropped_table_back(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("relance.operations.lance_tables.PylanceTables.commit", die)
+        substitute(patch, "tables.commit", die)
         with pytest.raises(KeyboardInterrupt):
-            catalog.create_table({"id": ["t"]}, ipc(2))
+            catalog.create_table({"id": ["t"]}, stream_of(2))
     clock.advance(timedelta(hours=1))
     catalog.undrop_table(["t"])
     assert rows(catalog, "t") == [1]
@@ -182,8 +184,8 @@ def test_a_create_that_died_before_its_commit_gives_the_dropped_table_back(
 
 def test_markers_of_native_clients_are_brought_to_the_root(open_catalog: Open, clock: ManualClock) -> None:
     catalog = open_catalog()
-    root = catalog._context.connection.lance_root
-    options = dict(catalog._context.lance_options())
+    root = context_of(catalog).connection.lance_root
+    options = dict(context_of(catalog).lance_options())
     native = NativeNamespace(
         root=root, manifest_enabled="false", **{f"storage.{key}": value for key, value in options.items()}
     )
@@ -193,7 +195,7 @@ def test_markers_of_native_clients_are_brought_to_the_root(open_catalog: Open, c
         [{"x": 1}], namespace_client=native, table_id=["written"], storage_options=options or None
     )
     native.deregister_table(DeregisterTableRequest(id=["hidden"]))
-    catalog._context.storage.create("reserved.lance/.lance-reserved", b"reserved")
+    context_of(catalog).storage.create("reserved.lance/.lance-reserved", b"reserved")
     assert tables(catalog) == ["plain", "reserved", "written"]
     plan = catalog.migrate_markers(dry_run=True)
     assert (plan.deregistered, plan.declared, plan.already_migrated) == (("hidden",), ("reserved",), False)
@@ -210,19 +212,19 @@ def test_markers_of_native_clients_are_brought_to_the_root(open_catalog: Open, c
 
 def _careless(catalog: Catalog, *, ignores_create_only: bool) -> Catalog:
     """Give the catalog a store that takes conditional writes and ignores the conditions."""
-    probe._seen.clear()
-    context = catalog._context
+    original("probe.seen").clear()
+    context = context_of(catalog)
     storage = CarelessStorage(context.storage, ignores_create_only=ignores_create_only, ignores_replace=True)
     renamed = dataclasses.replace(
         context, connection=dataclasses.replace(context.connection, storage=storage)
     )
-    catalog._context = renamed
+    replace_context(catalog, renamed)
     return catalog
 
 
 @pytest.fixture
 def fresh_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relance.storage.probe._seen", {})
+    substitute(monkeypatch, "probe.seen", {})
 
 
 @pytest.mark.usefixtures("fresh_probes")
@@ -237,16 +239,16 @@ def test_on_a_store_without_compare_and_swap_only_the_safe_half_works(catalog: C
     calls = (
         lambda: catalog.undrop_table(["t"]),
         lambda: catalog.purge_table(["t"], force=True),
-        lambda: catalog.create_table({"id": ["t"]}, ipc(3)),
+        lambda: catalog.create_table({"id": ["t"]}, stream_of(3)),
         lambda: drop(catalog, "u", purge="true"),
     )
     for call in calls:
         with pytest.raises(UnsupportedOperationError) as caught:
             call()
-        assert catalog._context.storage.name in str(caught.value)
+        assert context_of(catalog).storage.name in str(caught.value)
         assert "docs/stores.md" in str(caught.value)
     assert catalog.table_status(["u"]) == Exists(("u",))
-    stored = read_marker(catalog._context.storage, "t")
+    stored = read_marker(context_of(catalog).storage, "t")
     assert stored is not None
     assert stored.marker.state is State.DELETED
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from unittest import mock
 
 import pytest
+from tests.support.patches import substituted
 from tests.support.scenarios.lifecycle import (
     TABLE,
     Step,
@@ -20,7 +20,6 @@ from tests.support.scenarios.lifecycle import (
 
 from relance.errors import ConcurrentModificationError, OutcomeUnknownError, RelanceError
 from relance.locations import MARKER_SUFFIX, RESERVED_FILE
-from relance.storage import readback
 from relance.storage.memory import MemoryStorage
 from relance.storage.probe import capabilities
 from relance.storage.protocol import ObjectStorage, Version
@@ -93,6 +92,6 @@ def test_without_reading_back_a_client_takes_its_own_write_for_somebody_elses(ca
     ) -> Version:
         raise doubt
 
-    with mock.patch.object(readback, "_own_version", believe):
+    with substituted("readback.own_version", believe):
         outcomes = _outcomes(case, Fault.RETRIED)
     assert any(error is not None for error, _ in outcomes)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from unittest import mock
 
 import pytest
+from tests.support.patches import original, substituted
 from tests.support.scenarios.lifecycle import Step
 from tests.support.scenarios.manifest import (
     Mode,
@@ -18,15 +18,6 @@ from tests.support.scenarios.manifest import (
     undrops,
 )
 
-import relance.operations.announcing
-import relance.operations.create
-import relance.operations.drop
-import relance.operations.rows.claims
-import relance.operations.rows.create
-import relance.operations.rows.declare
-import relance.operations.rows.drop
-import relance.operations.rows.purge
-import relance.operations.rows.revive
 from relance.manifest.entry import Entry
 from relance.manifest.store import ManifestConflictError, Snapshot
 from relance.operations.directory.claims import swap
@@ -45,13 +36,13 @@ def _explore(
 
 
 def test_without_the_compare_and_swap_two_changes_overwrite_each_other() -> None:
-    real = ModelManifest._put
+    real = original("model_manifest.put")
 
     def blind(self: ModelManifest, read: ModelSnapshot, *rest: Any) -> None:
         latest = self.latest()
         real(self, ModelSnapshot(read.rows, read.tokens, read.metadata, latest.stored), *rest)
 
-    with mock.patch.object(ModelManifest, "_put", blind):
+    with substituted("model_manifest.put", blind):
         result = _explore([[creates("b")], [creates("c")]], Budget(), ())
     assert result.violation is not None
 
@@ -60,7 +51,7 @@ def test_without_looking_for_its_own_commit_a_change_is_reported_as_not_done() -
     def give_up(self: ModelManifest, token: str, failure: Exception) -> None:
         raise ManifestConflictError("the manifest changed meanwhile") from failure
 
-    with mock.patch.object(ModelManifest, "_settle", give_up):
+    with substituted("model_manifest.settle", give_up):
         result = _explore([[drops()], [undrops()]], Budget(lost=1), LIVE)
     assert result.violation is not None
 
@@ -72,7 +63,7 @@ def _as_it_is(snapshot: Snapshot, seen: Entry) -> tuple[Entry, Any]:
 
 
 def test_without_the_nonce_an_undrop_shows_what_a_purge_deletes() -> None:
-    with mock.patch.object(relance.operations.rows.drop, "same_drop", _as_it_is):
+    with substituted("row_drop.same_drop", _as_it_is):
         result = _explore([[undrops()], [purges()]], Budget(), DROPPED)
     assert result.violation is not None
 
@@ -85,8 +76,8 @@ def test_without_the_nonce_a_purge_deletes_what_an_undrop_has_shown() -> None:
         """The second look, for rows that lead to the same files, would notice too."""
 
     with (
-        mock.patch.object(relance.operations.rows.purge, "same_drop", rename_back),
-        mock.patch.object(relance.operations.rows.purge, "_refuse_shared", not_shared),
+        substituted("row_purge.same_drop", rename_back),
+        substituted("row_purge.refuse_shared", not_shared),
     ):
         result = _explore([[undrops()], [purges()]], Budget(), DROPPED)
     assert result.violation is not None
@@ -97,8 +88,8 @@ def test_without_holding_its_claim_a_create_shows_a_table_that_was_taken_over() 
         return snapshot.get([self.entry.object_id]).get(self.entry.object_id) or self.entry
 
     with (
-        mock.patch.object(RowClaim, "held", anything),
-        mock.patch.object(relance.operations.rows.claims, "holder_is_gone", return_value=True),
+        substituted("row_claim.held", anything),
+        substituted("row_claim.holder_is_gone", return_value=True),
     ):
         result = _explore([[creates("b")], [undrops(), drops()]], Budget(), DROPPED)
     assert result.violation is not None
@@ -106,8 +97,8 @@ def test_without_holding_its_claim_a_create_shows_a_table_that_was_taken_over() 
 
 def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over() -> None:
     with (
-        mock.patch.object(relance.operations.rows.claims, "holder_is_gone", return_value=True),
-        mock.patch.object(relance.operations.rows.purge, "holder_is_gone", return_value=True),
+        substituted("row_claim.holder_is_gone", return_value=True),
+        substituted("row_purge.holder_is_gone", return_value=True),
     ):
         result = _explore([[creates("b")], [undrops()]], Budget(), DROPPED)
     assert result.violation is not None
@@ -115,26 +106,25 @@ def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over() -> None:
 
 @pytest.mark.parametrize("module", ["drop", "create"])
 def test_without_announcing_it_a_table_is_shown_beside_another_of_its_name(module: str) -> None:
-    target = {"drop": relance.operations.drop, "create": relance.operations.create}[module]
     other = undrops() if module == "drop" else creates("b")
-    with mock.patch.object(target, "announced_swap", swap):
+    with substituted({"drop": "drop.announced_swap", "create": "create.announced_swap"}[module], swap):
         result = _explore([[declares()], [other]], Budget(), DROPPED, Mode.BOTH)
     assert result.violation is not None
 
 
 def test_without_looking_for_its_name_a_create_that_was_called_off_goes_on() -> None:
-    settle = relance.operations.announcing._settle
+    settle = original("sync.settle")
 
     def has_its_name(*arguments: Any) -> bool:
         settle(*arguments)
         return True
 
-    with mock.patch.object(relance.operations.announcing, "_settle", has_its_name):
+    with substituted("sync.settle", has_its_name):
         result = _explore([[creates("b")], [declares()]], Budget(), DROPPED, Mode.BOTH)
     assert result.violation is not None
 
 
 def test_without_finishing_for_others_a_crash_leaves_the_name_blocked() -> None:
-    with mock.patch.object(relance.operations.announcing, "announced_row", return_value=None):
+    with substituted("sync.announced_row", return_value=None):
         result = _explore([[drops()], [undrops()]], Budget(crashes=1), LIVE, Mode.BOTH)
     assert result.violation is not None

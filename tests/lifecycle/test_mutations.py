@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import pytest
+from tests.support.patches import original, substituted
 from tests.support.scenarios.lifecycle import (
     LONG,
     Step,
@@ -25,15 +25,13 @@ from tests.support.scenarios.lifecycle import (
     undrops,
 )
 
-from relance.lifecycle import marker_store
 from relance.lifecycle.marker_store import StoredMarker
 from relance.locations import MARKER_SUFFIX
 from relance.operations.context import Context
-from relance.operations.directory import claims, create, declare, drop, overwrite, purge, purge_group, sweep
+from relance.operations.directory import claims
 from relance.storage.probe import Capabilities
 from relance.storage.protocol import ObjectStorage
-from relance.testing import model_tables
-from relance.testing.explorer import Budget, Exploration, Run, Start, explore
+from relance.testing.explorer import Budget, Exploration, explore
 
 LIVE: Sequence[Step] = (creates("a"),)
 DROPPED: Sequence[Step] = (*LIVE, drops())
@@ -54,7 +52,7 @@ def _settle_by_deleting(context: Context, settled: Sequence[tuple[claims.Claim, 
 
 
 def test_without_the_tombstone_a_late_create_shows_a_table_whose_data_is_gone() -> None:
-    with mock.patch.object(purge_group, "settle_all", _settle_by_deleting):
+    with substituted("purge.settle_group", _settle_by_deleting):
         result = _explore([[creates("b")], [creates("c"), drops(), purges()]], Budget())
     assert result.violation is not None
 
@@ -63,36 +61,36 @@ def test_without_the_look_after_the_commit_a_create_reports_success_for_a_hidden
     def never(storage: ObjectStorage, name: str, seen: StoredMarker | None) -> bool:
         return True
 
-    with mock.patch.object(create, "is_unchanged", never):
+    with substituted("create.is_unchanged", never):
         result = _explore([[creates("b")], [creates("c"), drops(), purges()]], Budget())
     assert result.violation is not None
 
 
 def test_without_the_look_before_the_commit_a_stale_create_breaks_a_declared_table() -> None:
-    real = marker_store.is_unchanged
+    real = original("create.is_unchanged")
 
     class OnlyAfter:
         """Looks only when a version is there already: after the commit."""
 
         def __call__(self, storage: ObjectStorage, name: str, seen: StoredMarker | None) -> bool:
             committed = storage.which_exist([f"{name}.lance/_versions/"])
-            return real(storage, name, seen) if committed else True
+            return bool(real(storage, name, seen)) if committed else True
 
-    with mock.patch.object(create, "is_unchanged", OnlyAfter()):
+    with substituted("create.is_unchanged", OnlyAfter()):
         result = _explore(STALE_CREATE_THEN_DECLARE, Budget(ticks=1))
     assert result.violation is not None
 
 
 def test_without_the_wait_a_declare_after_a_purge_meets_creates_from_before_the_drop() -> None:
-    with mock.patch.object(declare, "creators_are_gone", return_value=True):
+    with substituted("declare.creators_are_gone", return_value=True):
         result = _explore(STALE_CREATE_THEN_DECLARE, Budget())
     assert result.violation is not None
 
 
 def test_without_nonces_a_swap_takes_a_newer_drop_for_the_one_it_read() -> None:
     with (
-        mock.patch.object(Start, "nonce", return_value="same"),
-        mock.patch.object(Run, "nonce", return_value="same"),
+        substituted("explorer.start_nonce", return_value="same"),
+        substituted("explorer.run_nonce", return_value="same"),
     ):
         result = _explore([[purges()], [undrops(), drops()]], Budget(), start=DROPPED)
     assert result.violation is not None
@@ -109,15 +107,15 @@ def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over(
     actors: Sequence[Sequence[Step]], start: Sequence[Step]
 ) -> None:
     with (
-        mock.patch.object(claims, "holder_is_gone", return_value=True),
-        mock.patch.object(purge, "holder_is_gone", return_value=True),
+        substituted("claim.holder_is_gone", return_value=True),
+        substituted("purge.holder_is_gone", return_value=True),
     ):
         result = _explore(actors, Budget(), start=start)
     assert result.violation is not None
 
 
 def test_without_looking_at_its_own_lease_a_stalled_purge_deletes_a_later_table() -> None:
-    with mock.patch.object(claims.Claim, "ensure", return_value=None):
+    with substituted("claim.ensure", return_value=None):
         result = _explore([[purges()], [purges(), creates("b")]], Budget(ticks=1), start=DROPPED)
     assert result.violation is not None
 
@@ -126,39 +124,39 @@ def test_without_a_claim_a_sweep_removes_a_newer_drop() -> None:
     def remove(context: Context, name: str, stored: StoredMarker) -> None:
         context.storage.delete(name + MARKER_SUFFIX)
 
-    with mock.patch.object(sweep, "_remove", remove):
+    with substituted("sweep.remove_marker", remove):
         result = _explore([[sweeps()], [drops()]], Budget(), start=UNDROPPED, age=LONG)
     assert result.violation is not None
 
 
 def test_without_knowing_its_own_deletion_a_drop_whose_answer_was_lost_is_done_twice() -> None:
-    real = claims.settled_marker
+    real = original("drop.settled_marker")
 
     def forget(context: Context, name: str) -> StoredMarker | None:
-        stored = real(context, name)
+        stored: StoredMarker | None = real(context, name)
         if stored is None:
             return None
         return replace(stored, marker=replace(stored.marker, deletion_id="", undid=""))
 
-    with mock.patch.object(drop, "settled_marker", forget):
+    with substituted("drop.settled_marker", forget):
         result = _explore([[drops()], [undrops()]], Budget(lost=1, ticks=1), start=LIVE)
     assert result.violation is not None
 
 
 def test_without_its_announcement_an_overwrite_commits_files_that_a_purge_took() -> None:
-    with mock.patch.object(overwrite, "capabilities", return_value=Capabilities(True, False)):
+    with substituted("overwrite.capabilities", return_value=Capabilities(True, False)):
         result = _explore([[overwrites("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE)
     assert result.violation is not None
 
 
 def test_without_the_wait_a_purge_takes_files_that_an_overwrite_is_committing() -> None:
-    with mock.patch.object(purge, "writers_are_gone", return_value=True):
+    with substituted("purge.writers_are_gone", return_value=True):
         result = _explore([[overwrites("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE)
     assert result.violation is not None
 
 
 def test_without_looking_for_written_files_a_table_is_shown_whose_data_a_purge_took() -> None:
-    with mock.patch.object(model_tables, "require_written"):
+    with substituted("model_tables.require_written"):
         result = _explore(
             [[overwrites_of_files("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE
         )

@@ -7,7 +7,10 @@ from datetime import timedelta
 import lance
 import pytest
 from tests.lifecycle.conftest import Open
-from tests.support.lifecycle import drop, ipc, make, rows, tables
+from tests.support.calls import drop, make, rows, tables
+from tests.support.internals import context_of
+from tests.support.patches import original, substitute
+from tests.support.roots import stream_of
 
 import relance
 from relance.errors import (
@@ -31,7 +34,7 @@ SKEW = timedelta(minutes=5)
 
 
 def _files(catalog: Catalog, name: str) -> list[str]:
-    return sorted(info.key for info in catalog._context.storage.list_recursive(f"{name}.lance"))
+    return sorted(info.key for info in context_of(catalog).storage.list_recursive(f"{name}.lance"))
 
 
 def test_a_live_table_is_never_purged(catalog: Catalog) -> None:
@@ -62,7 +65,7 @@ def test_a_purge_removes_all_files_and_says_how_many(catalog: Catalog, clock: Ma
     make(catalog, "t", 1, 2, 3)
     lance.dataset(namespace_client=catalog, table_id=["t"]).tags.create("v1", 1)
     make(catalog, "other", 9)
-    infos = list(catalog._context.storage.list_recursive("t.lance"))
+    infos = list(context_of(catalog).storage.list_recursive("t.lance"))
     drop(catalog, "t")
     clock.advance(WEEK + SKEW)
     seen: list[PurgeProgress] = []
@@ -125,7 +128,7 @@ def test_drop_with_purge_goes_through_the_same_guard(catalog: Catalog) -> None:
 def test_after_a_purge_a_create_starts_at_version_1(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t", purge="true")
-    assert catalog.create_table({"id": ["t"]}, ipc(2)).version == 1
+    assert catalog.create_table({"id": ["t"]}, stream_of(2)).version == 1
     assert rows(catalog, "t") == [2]
     assert catalog.list_table_versions({"id": ["t"]}).versions[0].version == 1
 
@@ -147,7 +150,7 @@ def test_a_purge_that_another_client_holds_is_left_alone_until_its_lease_is_over
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     stored = read_marker(storage, "t")
     assert stored is not None
     until = clock.now() + timedelta(minutes=10)
@@ -156,7 +159,7 @@ def test_a_purge_that_another_client_holds_is_left_alone_until_its_lease_is_over
     with pytest.raises(ConcurrentModificationError, match=r"is locked by another client \(purging it\)"):
         catalog.purge_table(["t"], force=True)
     with pytest.raises(ConcurrentModificationError, match=r"is locked by another client \(purging it\)"):
-        catalog.create_table({"id": ["t"]}, ipc(2))
+        catalog.create_table({"id": ["t"]}, stream_of(2))
     with pytest.raises(TableNotFoundError, match="is being purged"):
         catalog.undrop_table(["t"])
     status = catalog.table_status(["t"])
@@ -173,15 +176,15 @@ def test_a_purge_whose_lease_runs_out_stops_before_the_next_batch(
     make(catalog, "t", 1)
     drop(catalog, "t")
     before = _files(catalog, "t")
-    storage = catalog._context.storage
-    real = type(storage).replace_many
+    storage = context_of(catalog).storage
+    real = original("storage.replace_many", on=type(storage))
 
     def stall(self: object, changes: list[Replacement]) -> object:
         claimed = real(storage, changes)
         clock.advance(timedelta(minutes=11))
         return claimed
 
-    monkeypatch.setattr(type(storage), "replace_many", stall)
+    substitute(monkeypatch, "storage.replace_many", stall, on=type(storage))
     with pytest.raises(ConcurrentModificationError, match="claim on table id 't' expired"):
         catalog.purge_table(["t"], force=True)
     assert _files(catalog, "t") == before
@@ -193,8 +196,8 @@ def test_a_long_purge_renews_its_lease(
     make(catalog, "t", 1)
     lance.write_dataset([{"x": 2}], namespace_client=catalog, table_id=["t"], mode="append")
     drop(catalog, "t")
-    monkeypatch.setattr("relance.operations.deletion.LARGEST_BATCH", 1)
-    monkeypatch.setattr("relance.operations.deletion.REMEMBERED", 0)  # it counts as one of many files
+    substitute(monkeypatch, "purge.largest_batch", 1)
+    substitute(monkeypatch, "purge.remembered_files", 0)  # it counts as one of many files
     result = catalog.purge_table(["t"], force=True, progress=lambda _: clock.advance(timedelta(minutes=6)))
     assert result.purged
     assert result.files > 4
@@ -205,7 +208,7 @@ def test_a_rate_limit_slows_the_purge_down(catalog: Catalog) -> None:
     drop(catalog, "t")
     slept: list[float] = []
     options = PurgeOptions(force=True, rate_limit=2.0, sleep=slept.append)
-    result = purge_name(catalog._context, TableId((), "t"), options)
+    result = purge_name(context_of(catalog), TableId((), "t"), options)
     assert sum(slept) == pytest.approx(result.files / 2.0)
     assert len(slept) >= result.files / 2
 
@@ -215,10 +218,10 @@ def test_what_cannot_be_deleted_is_reported_and_the_table_stays_claimed(
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-    storage = catalog._context.storage
-    monkeypatch.setattr(type(storage), "delete_many", lambda *_: None)
-    monkeypatch.setattr(type(storage), "delete_below", lambda *_, **__: iter(()))
-    monkeypatch.setattr(type(storage), "discard", lambda *_, **__: iter(()))
+    storage = context_of(catalog).storage
+    substitute(monkeypatch, "storage.delete_many", lambda *_: None, on=type(storage))
+    substitute(monkeypatch, "storage.delete_below", lambda *_, **__: iter(()), on=type(storage))
+    substitute(monkeypatch, "storage.discard", lambda *_, **__: iter(()), on=type(storage))
     results = catalog.purge_tables([["t"]], force=True)
     assert isinstance(results[0].error, InvalidTableStateError)
     assert len(results[0].left) == len(_files(catalog, "t")) > 0
@@ -249,7 +252,7 @@ def test_a_deregistered_table_is_purged_only_when_named_and_forced(
 
 
 def test_files_of_others_in_the_root_survive_every_purge(catalog: Catalog) -> None:
-    storage = catalog._context.storage
+    storage = context_of(catalog).storage
     for key in ("notes.txt", "t.lance.bak/data/x", "t.lancex/y", "tt.lance/_versions/1.manifest"):
         storage.create(key, b"precious")
     make(catalog, "t", 1)

@@ -10,13 +10,12 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.support.lifecycle import drop, make, rows
+from tests.support.calls import drop, make, rows
+from tests.support.patches import original, substitute, substituted
 
 import relance
 from relance.errors import ConcurrentModificationError
 from relance.lifecycle.status import NotFound
-from relance.operations.directory import purge_group
-from relance.storage import set_aside
 from relance.storage.set_aside import SetAside
 from relance.testing.clock import ManualClock
 
@@ -55,14 +54,14 @@ def test_a_purge_that_stalls_before_it_takes_the_directory_away_gives_a_later_ta
             make(other, "t", 2)
         rename(source, target)
 
-    monkeypatch.setattr("relance.storage.set_aside.os.rename", stall)
+    monkeypatch.setattr(os, "rename", stall)
     if not guarded:
-        discard = SetAside.discard
+        discard = original("trash.discard")
 
         def careless(self: SetAside, paths: list[str], sure: Callable[[str], bool]) -> Any:
             return discard(self, paths, lambda path: True)
 
-        monkeypatch.setattr(SetAside, "discard", careless)
+        substitute(monkeypatch, "trash.discard", careless)
     with pytest.raises(ConcurrentModificationError):
         catalog.purge_table(["t"], force=True)
     assert stalled[0]
@@ -83,8 +82,8 @@ def test_a_purge_that_died_while_it_removed_is_finished_by_a_later_one(
     for name in ("t", "u"):
         drop(catalog, name)
     with (
-        mock.patch.object(SetAside, "_remove"),
-        mock.patch.object(set_aside._Part, "end", side_effect=Death),
+        substituted("trash.remove"),
+        substituted("trash.finish_part", side_effect=Death),
         pytest.raises(Death),
     ):
         catalog.purge_tables([["t"], ["u"]], force=True)
@@ -105,9 +104,9 @@ def test_a_directory_that_cannot_be_removed_whole_is_put_back_and_deleted_file_b
     drop(catalog, "t")
     files = len([path for path in (root / "t.lance").rglob("*") if path.is_file()])
     refuse = mock.Mock(side_effect=PermissionError(1, "not at once"))
-    monkeypatch.setattr(SetAside, "_remove", lambda self, path: refuse(path))
-    one_by_one = mock.Mock(wraps=purge_group._delete_listed)
-    monkeypatch.setattr(purge_group, "_delete_listed", one_by_one)
+    substitute(monkeypatch, "trash.remove", lambda self, path: refuse(path))
+    one_by_one = mock.Mock(wraps=original("purge.delete_listed"))
+    substitute(monkeypatch, "purge.delete_listed", one_by_one)
     result = catalog.purge_table(["t"], force=True)
     assert (result.purged, result.files) == (True, files)
     assert refuse.called
@@ -120,13 +119,13 @@ def test_what_came_late_to_a_directory_that_was_taken_away_goes_too(root: Path, 
     catalog = _open(root, clock)
     make(catalog, "t", 1)
     drop(catalog, "t")
-    remove = SetAside._remove
+    remove = original("trash.remove")
 
     def while_a_writer_is_late(self: SetAside, path: str) -> None:
         (root / "t.lance/data").mkdir(parents=True)
         (root / "t.lance/data/late.lance").write_bytes(b"late")
         remove(self, path)
 
-    with mock.patch.object(SetAside, "_remove", while_a_writer_is_late):
+    with substituted("trash.remove", while_a_writer_is_late):
         assert catalog.purge_table(["t"], force=True).purged
     assert not (root / "t.lance").exists()

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from unittest import mock
 
 import pytest
+from tests.support.patches import original, substitute, substituted
 from tests.support.scenarios.lifecycle import (
     TABLE,
     TABLE_ID,
@@ -52,7 +52,6 @@ from relance.testing.clock import ManualClock
 from relance.testing.explorer import Budget, Exploration, Run, explore
 from relance.testing.faults import Fault, FaultyStorage, Request
 from relance.testing.lifecycle_model import Verb, observe
-from relance.testing.stepped_storage import SteppedStorage
 
 _LONG = os.environ.get("RELANCE_PROFILE") == "long"
 
@@ -135,7 +134,7 @@ def test_no_order_of_requests_loses_either_table(
 
 
 def test_a_table_whose_claim_was_refused_is_left_alone() -> None:
-    real = claims.claim_purges
+    real = original("purge.claim_group")
 
     def take_all(context: Context, names: Sequence[tuple[str, StoredMarker]]) -> list[claims.Claim]:
         taken = {each.name: each for each in real(context, names) if isinstance(each, claims.Claim)}
@@ -145,25 +144,25 @@ def test_a_table_whose_claim_was_refused_is_left_alone() -> None:
             for name, stored in names
         ]
 
-    with mock.patch.object(purge_group, "claim_purges", take_all):
+    with substituted("purge.claim_group", take_all):
         result = _explore([[FIRST], [undrops()]], Budget())
     assert result.violation is not None
 
 
 def test_without_looking_at_its_leases_a_stalled_purge_deletes_a_later_table() -> None:
-    with mock.patch.object(claims.Claim, "ensure", return_value=None):
+    with substituted("claim.ensure", return_value=None):
         result = _explore([[SECOND], [purges(), creates("b")]], Budget(ticks=1))
     assert result.violation is not None
 
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_directory_is_removed_only_if_the_lease_still_holds_when_it_was_taken_away(guarded: bool) -> None:
-    real = SteppedStorage.discard
+    real = original("explorer.storage_discard")
 
     def careless(self: Any, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Any:
         return real(self, prefixes, sure=sure if guarded else lambda prefix: True)
 
-    with mock.patch.object(SteppedStorage, "discard", careless):
+    with substituted("explorer.storage_discard", careless):
         result = _explore([[SECOND], [purges(), creates("b")]], Budget(ticks=1), takes_away=True)
     assert (result.violation is None) is guarded
 
@@ -183,7 +182,7 @@ def test_what_came_late_is_found_by_looking_again() -> None:
             store.create(late[0], b"{}")
         return None
 
-    with mock.patch.object(purge_group, "_empty", nothing_left):
+    with substituted("purge.empty_directories", nothing_left):
         _purge(FaultyStorage(store, plan), clock)
     assert _files(store) == late, "the guard is off"
     late.clear()
@@ -306,12 +305,13 @@ def test_a_table_of_many_files_goes_by_itself_and_every_result_is_that_of_its_ta
     for number in range(REMEMBERED):
         store.create(f"t.lance/data/more-{number}", b"x")
     groups: list[list[str]] = []
+    claim = original("purge.claim_group")
 
     def take(context: Context, wanted: Sequence[tuple[str, StoredMarker]]) -> Any:
         groups.append([name for name, _ in wanted])
-        return claims.claim_purges(context, wanted)
+        return claim(context, wanted)
 
-    monkeypatch.setattr(purge_group, "claim_purges", take)
+    substitute(monkeypatch, "purge.claim_group", take)
     expected = [len([key for key in store.snapshot() if key.startswith(f"{each}.lance/")]) for each in names]
     results = purge_names(context, names, BY_FORCE)
     assert sorted(groups) == [["t"], ["u", "v"]]
@@ -338,7 +338,7 @@ def test_a_purge_that_died_after_its_claims_is_finished_by_a_later_one() -> None
 
     store, clock = _two_dropped("death")
     before = _files(store)
-    with mock.patch.object(purge_group, "_delete_listed", die), pytest.raises(Death):
+    with substituted("purge.delete_listed", die), pytest.raises(Death):
         _purge(store, clock)
     assert set(_states(store).values()) == {State.PURGING}
     assert _files(store) == before

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from unittest import mock
 
 import pytest
+from tests.support.patches import substituted
 from tests.support.scenarios.lifecycle import Step
 from tests.support.scenarios.rename import creates, drops, make_scenario, renames, undrops, undrops_as
 
-import relance.operations.create
-import relance.operations.drop
-import relance.operations.rows.rename
 from relance.manifest.store import Snapshot
 from relance.operations.directory.claims import swap
 from relance.operations.in_step import NameHold
@@ -74,13 +71,13 @@ def test_no_interleaving_loses_or_doubles_a_table(
 
 
 def test_without_announcing_a_drop_a_rename_comes_in_between() -> None:
-    with mock.patch.object(relance.operations.drop, "announced_swap", swap):
+    with substituted("drop.announced_swap", swap):
         scenario = make_scenario([[renames("t", "u")], [drops("t")]], start=LIVE)
         assert explore(scenario, Budget()).violation is not None
 
 
 def test_without_holding_the_name_a_create_finds_it_taken() -> None:
-    with mock.patch.object(relance.operations.create, "NameHold", Unheld):
+    with substituted("create.name_claim", Unheld):
         scenario = make_scenario([[renames("t", "u")], [creates("u", "c")]], start=LIVE)
         assert explore(scenario, Budget()).violation is not None
 
@@ -88,6 +85,6 @@ def test_without_holding_the_name_a_create_finds_it_taken() -> None:
 def test_without_waiting_for_what_is_announced_a_rename_comes_in_between() -> None:
     def nothing(snapshot: Snapshot, name: str) -> None: ...
 
-    with mock.patch.object(relance.operations.rows.rename, "refuse_pending", nothing):
+    with substituted("rename.refuse_pending", nothing):
         scenario = make_scenario([[renames("t", "u")], [drops("t")]], start=LIVE)
         assert explore(scenario, Budget()).violation is not None

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.lifecycle import drop, make, tables
+from tests.support.calls import drop, make, tables
+from tests.support.internals import context_of
 from tests.support.servers import RequestCounter, count_requests
 
 import relance
@@ -78,7 +79,7 @@ def test_small_tables_that_are_purged_together_cost_four_requests_each_and_four_
         drop(catalog, name)
     counter.reset()
     job = PurgeDropped(force=True)
-    effects = job.do_together(catalog._context, [(name,) for name in names])
+    effects = job.do_together(context_of(catalog), [(name,) for name in names])
     assert all(isinstance(each, Effect) and each.files > 2 for each in effects)
     # Each: its marker, its files, the claim, the end. All: manifests, other files, the look, the signs.
     assert counter.count() <= 4 * len(names) + 4, counter.requests

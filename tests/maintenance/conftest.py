@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.jobs.roots import MODES, Root
+from tests.support.jobs.lakes import JobLake
+from tests.support.modes import MODES
 from tests.support.roots import LocalPlace, S3Place, local_place
 from tests.support.servers import S3Server
 
 
 @pytest.fixture(params=list(MODES))
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Root:
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> JobLake:
     """An empty root on local disk, in each mode."""
-    return Root(str(tmp_path / "root"), MODES[request.param])
+    return JobLake(str(tmp_path / "root"), MODES[request.param])
 
 
 @pytest.fixture
@@ -30,6 +31,6 @@ def s3(request: pytest.FixtureRequest) -> S3Place:
 
 
 @pytest.fixture
-def s3_root(s3: S3Place) -> Root:
+def s3_root(s3: S3Place) -> JobLake:
     """An empty root on S3, in compatibility mode."""
-    return Root(s3.root, {}, s3.server.storage_options())
+    return JobLake(s3.root, {}, s3.server.storage_options())

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.support.patches import substitute
 
 from relance.errors import (
     ConcurrentModificationError,
@@ -21,7 +22,7 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
 )
-from relance.maintenance import CleanUp, Compact, execute
+from relance.maintenance import CleanUp, Compact
 from relance.maintenance.execute import ATTEMPTS, Progress, Run
 from relance.maintenance.maintain import Engine, choose, maintain
 from relance.maintenance.progress import Display
@@ -130,7 +131,7 @@ def catalog(tmp_path: Path) -> CatalogRef:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute, "back_off", lambda attempt: None)
+    substitute(monkeypatch, "engine.back_off", lambda attempt: None)
 
 
 def _by_table(results: Sequence[Result]) -> dict[str, Result]:

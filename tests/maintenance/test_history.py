@@ -27,8 +27,9 @@ from tests.support.jobs.rows import (
     ref_to,
     rows,
 )
-from tests.support.roots import COMPATIBILITY, Place, S3Place, assert_whole, create, local_place
-from tests.support.rows import V2
+from tests.support.modes import COMPATIBILITY, V2
+from tests.support.patches import original, substitute
+from tests.support.roots import Place, S3Place, assert_whole, create, local_place
 
 from relance import CleanupPolicy
 from relance.errors import (
@@ -117,12 +118,13 @@ def _time_between_tasks_and_commit(monkeypatch: pytest.MonkeyPatch) -> None:
         PurgedInTasks,
         OrphanPlan,
     ):
+        real = original("plan.finish", on=kind)
 
-        def finish(self: Any, context: Context, values: Any, real: Any = kind.finish) -> Any:
+        def finish(self: Any, context: Context, values: Any, real: Any = real) -> Any:
             _pause()
             return real(self, context, values)
 
-        monkeypatch.setattr(kind, "finish", finish)
+        substitute(monkeypatch, "plan.finish", finish, on=kind)
 
 
 def _doing(job: Callable[[int], Job]) -> Turn:

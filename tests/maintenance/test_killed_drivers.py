@@ -20,8 +20,8 @@ from tests.support.jobs.rows import (
     opened,
     unused_files,
 )
-from tests.support.roots import V1, local_place
-from tests.support.rows import V2
+from tests.support.modes import V1, V2
+from tests.support.roots import local_place
 
 from relance import CleanupPolicy
 from relance.maintenance import CleanUp

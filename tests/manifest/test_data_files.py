@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from lance.namespace import CreateNamespaceRequest
 from lance.namespace import DirectoryNamespace as NativeNamespace
+from tests.support.patches import original, substitute
 
 from relance.config import StorageOptions
-from relance.manifest import data_files, lance_manifest
+from relance.manifest import data_files
 from relance.manifest.entry import Entry, ObjectType, decode_row
 from relance.manifest.lance_manifest import LanceManifest
 from relance.manifest.opening import ManifestTable
@@ -44,8 +45,8 @@ def manifest(tmp_path: Path) -> LanceManifest:
 @pytest.fixture
 def tiny_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make nearly every file count as large."""
-    monkeypatch.setattr(lance_manifest, "SMALL_ROWS", 4)
-    monkeypatch.setattr(lance_manifest, "HEAD_ROWS", 3)
+    substitute(monkeypatch, "manifest.small_rows", 4)
+    substitute(monkeypatch, "manifest.head_rows", 3)
 
 
 def table(object_id: str, metadata: dict[str, str] | None = None, location: str | None = None) -> Entry:
@@ -86,7 +87,7 @@ def check(manifest: LanceManifest, asked: Sequence[str]) -> None:
 def test_after_any_changes_lookups_and_listings_tell_what_is_there(
     tmp_path: Path, seed: int, small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lance_manifest, "SMALL_ROWS", small_rows)
+    substitute(monkeypatch, "manifest.small_rows", small_rows)
     chance = random.Random(seed)
     clients = [open_manifest(tmp_path), open_manifest(tmp_path)]
     native = NativeNamespace(root=str(tmp_path), manifest_enabled="true", dir_listing_enabled="false")
@@ -119,13 +120,13 @@ def test_a_removed_row_of_a_large_file_is_not_listed_and_the_file_is_not_read_ag
 ) -> None:
     write(manifest, added=[table(f"t{number:04d}") for number in range(2000)])
     read: list[int] = []
-    unpatched = data_files._read_ids
+    unpatched = original("manifest.read_file_ids")
 
     def read_ids(fragment: lance.LanceFragment) -> object:
         read.append(fragment.fragment_id)
         return unpatched(fragment)
 
-    monkeypatch.setattr(data_files, "_read_ids", read_ids)
+    substitute(monkeypatch, "manifest.read_file_ids", read_ids)
     for number in (1999, 0, 77):
         write(manifest, removed=[f"t{number:04d}"])
         assert f"t{number:04d}" not in set(manifest.latest().names((), ObjectType.TABLE, after=None))
@@ -137,7 +138,7 @@ def test_a_removed_row_of_a_large_file_is_not_listed_and_the_file_is_not_read_ag
 def test_a_removed_row_of_a_small_file_is_gone_and_the_file_is_not_read_again(
     manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lance_manifest, "HEAD_ROWS", 3)
+    substitute(monkeypatch, "manifest.head_rows", 3)
     names = [f"t{number}" for number in range(8)]
     write(manifest, added=[table(each) for each in names])
     write(manifest, added=[table("other")])
@@ -146,7 +147,7 @@ def test_a_removed_row_of_a_small_file_is_gone_and_the_file_is_not_read_again(
     def read_small(*_: object) -> object:
         raise AssertionError("read again")
 
-    monkeypatch.setattr(data_files.FileCache, "_read_small", read_small)
+    substitute(monkeypatch, "manifest.read_small_file", read_small)
     for name in ("t5", "t0", "other"):
         write(manifest, removed=[name])
         check(manifest, names)
@@ -190,7 +191,7 @@ def test_a_version_is_read_as_it_was_after_later_ones_were(manifest: LanceManife
 
 @pytest.mark.usefixtures("tiny_files")
 def test_more_ids_than_are_kept_are_found(manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relance.manifest.lance_snapshot._MOST_KNOWN", 3)
+    substitute(monkeypatch, "manifest.most_known_ids", 3)
     names = [f"t{number}" for number in range(8)]
     write(manifest, added=[table(each) for each in names])
     snapshot = manifest.latest()

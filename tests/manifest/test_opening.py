@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.patches import substitute
 
 from relance.clock import since_boot
 from relance.config import StorageOptions
@@ -107,7 +108,7 @@ class TestATableThatSomebodyReplaced:
     ) -> None:
         now = since_boot()
         reader.latest()
-        monkeypatch.setattr("relance.manifest.opening.since_boot", lambda: now + 9)
+        substitute(monkeypatch, "manifest.since_boot", lambda: now + 9)
         reader.latest()  # known for longer now, and yet
-        monkeypatch.setattr("relance.manifest.opening.since_boot", lambda: now + 11)
+        substitute(monkeypatch, "manifest.since_boot", lambda: now + 11)
         assert set(reader.latest().get(["second", "other"])) == {"other"}

@@ -11,10 +11,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import LanceNamespaceError
-from tests.support.manifest_lakes import (
-    INVALID_TABLE_STATE,
-    V1,
-    Lake,
+from tests.support.calls import (
     assert_whole,
     declare,
     deregister,
@@ -22,7 +19,6 @@ from tests.support.manifest_lakes import (
     drop,
     make,
     namespaces,
-    refused,
     register,
     rename,
     rows,
@@ -30,6 +26,10 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.codes import INVALID_TABLE_STATE
+from tests.support.lakes import Lake
+from tests.support.modes import V1
+from tests.support.roots import refused
 
 from relance import DirectoryNamespace
 from relance.manifest.schema import READER_FLAGS_KEY, SCHEMA, WRITER_FLAGS_KEY

@@ -19,11 +19,7 @@ from unittest import mock
 import lance
 import pytest
 from lance_namespace import CreateNamespaceRequest
-from tests.support.interleaving import open_native
-from tests.support.manifest_lakes import (
-    CONCURRENT_MODIFICATION,
-    MODES,
-    V2,
+from tests.support.calls import (
     all_tables,
     declare,
     drop,
@@ -35,13 +31,17 @@ from tests.support.manifest_lakes import (
     spaces,
     tables,
 )
+from tests.support.codes import CONCURRENT_MODIFICATION
+from tests.support.interleaving import open_native
+from tests.support.internals import manifest_of
+from tests.support.modes import MANIFEST_MODES, V2
+from tests.support.patches import original, substitute_for_good, substituted
 from tests.support.race_processes import Action, keep_manifest
 from tests.support.racing import Team, team
 from tests.support.root_checks import check_all_versions, check_rows, open_root
 
 from relance import DirectoryNamespace
 from relance.errors import InternalError, RelanceError
-from relance.manifest import lance_manifest
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.lance_manifest import LanceManifest
 from relance.manifest.store import Change, ManifestConflictError
@@ -54,12 +54,6 @@ KEPT_FOR = timedelta(seconds=4)
 """Far less than in earnest. No commit here takes nearly as long, and what was read long ago is not used."""
 
 WRITERS = 3
-
-
-def manifest_of(catalog: DirectoryNamespace) -> LanceManifest:
-    manifest = catalog._context.manifest
-    assert isinstance(manifest, LanceManifest)
-    return manifest
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +73,7 @@ class WriteAndKeep(Action):
         until = time.monotonic() + self.seconds
         if process == WRITERS:
             return self._keep(catalog, until)
-        lance_manifest.READ_FOR_SECONDS = KEPT_FOR.total_seconds() / 2
+        substitute_for_good("manifest.read_for_seconds", KEPT_FOR.total_seconds() / 2)
         left, number = [], 0
         while time.monotonic() < until:
             number += 1
@@ -142,9 +136,9 @@ def removed_under(catalog: DirectoryNamespace, root: Path, other: Callable[[], A
 
 
 class TestRemovedVersions:
-    @pytest.fixture(params=list(MODES))
+    @pytest.fixture(params=list(MANIFEST_MODES))
     def mode(self, request: pytest.FixtureRequest) -> dict[str, str]:
-        return MODES[request.param]
+        return MANIFEST_MODES[request.param]
 
     @pytest.mark.parametrize(
         "read",
@@ -170,7 +164,7 @@ class TestRemovedVersions:
         drop(writer, "s/g")
         stale = manifest_of(reader).latest()
         removed_under(reader, root, lambda: spaces(writer, "a", "b"))
-        expected, latest = read(open_root(root, mode)), LanceManifest.latest
+        expected, latest = read(open_root(root, mode)), original("manifest.latest")
         answers = [stale]
 
         def once_stale(manifest: LanceManifest) -> Any:
@@ -178,7 +172,7 @@ class TestRemovedVersions:
 
         with pytest.raises(ManifestConflictError):
             stale.get(["s"])
-        with mock.patch.object(LanceManifest, "latest", once_stale):
+        with substituted("manifest.latest", once_stale):
             assert read(reader) == expected
         assert not answers
 
@@ -196,7 +190,7 @@ class TestRemovedVersions:
         spaces(one, "a")
         manifest, stale = manifest_of(one), manifest_of(one).latest()
         removed_under(one, root, lambda: spaces(other, "b", "c", "d"))
-        stale.seen_at -= lance_manifest.READ_FOR_SECONDS + 1
+        stale.seen_at -= original("manifest.read_for_seconds") + 1
         with pytest.raises(ManifestConflictError):
             manifest.commit(stale, Change(added=(Entry("late", ObjectType.NAMESPACE),)))
         assert sorted(check_rows(root).live) == ["a", "b", "c", "d"]
@@ -310,7 +304,7 @@ class TestIndexes:
     def test_they_come_back_by_themselves(self, root: Path) -> None:
         open_native(root, V2).create_namespace(CreateNamespaceRequest(id=["n"]))
         catalog = open_root(root, V2)
-        with mock.patch("relance.manifest.upkeep._MANY_VERSIONS", 5):
+        with substituted("manifest.many_versions", 5):
             spaces(catalog, *(f"m{number}" for number in range(8)))
         manifest = manifest_of(catalog)
         assert manifest.on_commit is not None

@@ -6,15 +6,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from tests.support.roots import (
-    COMPATIBILITY,
-    V1,
-    LocalPlace,
-    Place,
-    S3Place,
-    local_place,
-    memory_place,
-)
+from tests.support.modes import COMPATIBILITY, V1
+from tests.support.roots import LocalPlace, Place, S3Place, local_place, memory_place
 from tests.support.servers import S3Server
 
 from relance import DirectoryNamespace

@@ -20,14 +20,17 @@ import pytest
 from lance.fragment import write_fragments
 from lance_namespace import CreateTableRequest
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
-from tests.support.roots import (
+from tests.support.codes import (
     INVALID_INPUT,
     INVALID_TABLE_STATE,
-    MORE_ROWS,
     PERMISSION_DENIED,
-    ROWS,
     TABLE_EXISTS,
     UNSUPPORTED,
+)
+from tests.support.patches import substitute
+from tests.support.roots import (
+    MORE_ROWS,
+    ROWS,
     LocalPlace,
     Place,
     assert_gone,
@@ -45,7 +48,6 @@ from tests.support.roots import (
     versions,
 )
 
-import relance.operations.lance_tables
 from relance import DirectoryNamespace
 
 Commit = Callable[..., Any]
@@ -397,7 +399,7 @@ class TestFailedWrites:
             def fail_to_write(*_: object, **__: object) -> None:
                 raise error
 
-            monkeypatch.setattr(relance.operations.lance_tables, "write_fragments", fail_to_write)
+            substitute(monkeypatch, "tables.write_fragments", fail_to_write)
 
         return fail
 
@@ -409,7 +411,7 @@ class TestFailedWrites:
             write_fragments(*arguments, **options)
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(relance.operations.lance_tables, "write_fragments", write_and_fail)
+        substitute(monkeypatch, "tables.write_fragments", write_and_fail)
 
     @pytest.mark.parametrize("mode", SPELLINGS)
     def test_a_write_that_fails_at_once_leaves_nothing_listed(
@@ -513,7 +515,7 @@ class TestFailedWrites:
             write_fragments(*arguments, **options)
             raise KeyboardInterrupt  # the first creator ends with its data written
 
-        monkeypatch.setattr(relance.operations.lance_tables, "write_fragments", write_between)
+        substitute(monkeypatch, "tables.write_fragments", write_between)
         with pytest.raises(KeyboardInterrupt):
             create(catalog, "t")
         monkeypatch.undo()
@@ -529,7 +531,7 @@ class TestFailedWrites:
         def fail(*_: object, **__: object) -> None:
             raise OSError("the overwrite went wrong")
 
-        monkeypatch.setattr(relance.operations.lance_tables, "write_fragments", fail)
+        substitute(monkeypatch, "tables.write_fragments", fail)
         with pytest.raises(LanceNamespaceError, match="the overwrite went wrong"):
             create(catalog, "t", MORE_ROWS, mode="overwrite")
         monkeypatch.undo()
@@ -610,8 +612,8 @@ class TestLostAnswers:
 KILLED_CREATE = """
 import json, sys
 import lance
-import relance.operations.lance_tables as module
 from relance import DirectoryNamespace
+from tests.support.patches import substitute_for_good
 from tests.support.roots import ROWS, create
 
 def hang(*_, **__):
@@ -631,7 +633,7 @@ original = lance.LanceDataset.commit
 lance.LanceDataset.commit = commit
 where = sys.argv[2]
 if where == "before the data":
-    module.write_fragments = hang
+    substitute_for_good("tables.write_fragments", hang)
 create(DirectoryNamespace(**json.loads(sys.argv[1])), "t")
 """
 

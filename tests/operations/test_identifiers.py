@@ -16,11 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import InvalidInputError
+from tests.support.codes import INVALID_INPUT, UNSUPPORTED
 from tests.support.roots import (
-    INVALID_INPUT,
     MORE_ROWS,
     ROWS,
-    UNSUPPORTED,
     LocalPlace,
     Place,
     S3Place,

@@ -17,11 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance_namespace import ListTablesRequest, ListTablesResponse
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.codes import TABLE_NOT_FOUND
+from tests.support.modes import COMPATIBILITY, V1
 from tests.support.roots import (
-    COMPATIBILITY,
     ROWS,
-    TABLE_NOT_FOUND,
-    V1,
     LocalPlace,
     Place,
     S3Place,

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from lance_namespace import DropTableRequest, ListTablesRequest, ListTableVersionsRequest
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.codes import TABLE_EXISTS
 from tests.support.roots import (
     MORE_ROWS,
     ROWS,
-    TABLE_EXISTS,
     Place,
     S3Place,
     assert_gone,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.support.codes import CONCURRENT_MODIFICATION, TABLE_EXISTS, TABLE_NOT_FOUND
 from tests.support.racing import Outcome, Team, create_own_rows, declare_it, deregister_it, team
 from tests.support.roots import (
-    CONCURRENT_MODIFICATION,
     MORE_ROWS,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
     Place,
     assert_gone,
     assert_whole,

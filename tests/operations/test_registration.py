@@ -10,13 +10,10 @@ import lancedb
 import pytest
 from lance_namespace import DeregisterTableRequest, RegisterTableRequest
 from lance_namespace.errors import TableNotFoundError
+from tests.support.codes import INVALID_INPUT, TABLE_EXISTS, TABLE_NOT_FOUND, UNSUPPORTED
 from tests.support.roots import (
-    INVALID_INPUT,
     MORE_ROWS,
     ROWS,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    UNSUPPORTED,
     LocalPlace,
     Place,
     S3Place,

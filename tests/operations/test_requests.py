@@ -29,11 +29,10 @@ from lance_namespace.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from tests.support.codes import INVALID_INPUT, TABLE_NOT_FOUND
 from tests.support.roots import (
-    INVALID_INPUT,
     MORE_ROWS,
     ROWS,
-    TABLE_NOT_FOUND,
     LocalPlace,
     Place,
     S3Place,

@@ -14,13 +14,9 @@ from typing import Any
 import pytest
 from lance_namespace import CreateTableRequest
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.codes import INTERNAL, INVALID_INPUT, PERMISSION_DENIED, SERVICE_UNAVAILABLE, UNSUPPORTED
 from tests.support.roots import (
-    INTERNAL,
-    INVALID_INPUT,
-    PERMISSION_DENIED,
     ROWS,
-    SERVICE_UNAVAILABLE,
-    UNSUPPORTED,
     LocalPlace,
     S3Place,
     assert_gone,

@@ -11,14 +11,16 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import LanceNamespaceError
-from tests.support.roots import (
+from tests.support.codes import (
     BRANCH_NOT_FOUND,
     INVALID_INPUT,
-    MORE_ROWS,
-    ROWS,
     TABLE_NOT_FOUND,
     TAG_NOT_FOUND,
     VERSION_NOT_FOUND,
+)
+from tests.support.roots import (
+    MORE_ROWS,
+    ROWS,
     LocalPlace,
     Place,
     S3Place,

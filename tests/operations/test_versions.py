@@ -22,15 +22,17 @@ from lance_namespace import (
 )
 from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
 from lance_namespace_urllib3_client.models.version_range import VersionRange
-from tests.support.roots import (
+from tests.support.codes import (
     BRANCH_NOT_FOUND,
     CONCURRENT_MODIFICATION,
     INVALID_INPUT,
     INVALID_TABLE_STATE,
-    MORE_ROWS,
-    ROWS,
     TABLE_NOT_FOUND,
     VERSION_NOT_FOUND,
+)
+from tests.support.roots import (
+    MORE_ROWS,
+    ROWS,
     LocalPlace,
     Place,
     S3Place,

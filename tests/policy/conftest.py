@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.policy.lakes import Lake
+from tests.support.policy.lakes import PolicyLake
 from tests.support.servers import S3Server
 
 
@@ -14,24 +14,24 @@ from tests.support.servers import S3Server
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A filled lake that no test changes."""
     root = tmp_path_factory.mktemp("policy") / "lake"
-    Lake(str(root)).fill()
+    PolicyLake(str(root)).fill()
     return root
 
 
 @pytest.fixture
-def lake(model: Path, tmp_path: Path) -> Lake:
+def lake(model: Path, tmp_path: Path) -> PolicyLake:
     """A filled lake of the test's own."""
     return copy_of(model, tmp_path / "lake")
 
 
-def copy_of(model: Path, root: Path) -> Lake:
+def copy_of(model: Path, root: Path) -> PolicyLake:
     shutil.copytree(model, root, copy_function=shutil.copy2)
-    return Lake(str(root))
+    return PolicyLake(str(root))
 
 
 @pytest.fixture
-def s3_lake(moto_server: S3Server, moto_bucket: str) -> Lake:
+def s3_lake(moto_server: S3Server, moto_bucket: str) -> PolicyLake:
     """A filled lake on S3."""
-    lake = Lake(f"s3://{moto_bucket}/lake", moto_server.storage_options())
+    lake = PolicyLake(f"s3://{moto_bucket}/lake", options=moto_server.storage_options())
     lake.fill()
     return lake

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from tests.support.patches import original, substitute
 
 import relance.spark
 from relance.errors import (
@@ -151,7 +152,7 @@ def test_columns_that_are_missing_keep_their_values(
     rows = {row["k"]: (row["v"], row["text"]) for row in lance.dataset(uri).to_table().to_pylist()}
     assert rows == {1: (0, "text 0"), 2: (21, "text 1"), 3: (1, "text 2"), 4: (3, "text 3"), 9: (91, None)}
 
-    monkeypatch.setattr("relance.spark.merge_keys.MOST_KEYS", 0)  # Spark has to look at every row
+    substitute(monkeypatch, "spark_merge.most_keys", 0)  # Spark has to look at every row
     updated = merge(part, "t", ["k"], root=root, when_not_matched=None, engine="spark")
     assert (updated.updated, updated.inserted) == (3, 0)
     nothing = merge(part.where("k > 100"), "t", ["k"], root=root, engine="spark")
@@ -251,13 +252,13 @@ def test_few_rows_are_merged_here_and_the_result_says_why(
         why(rows, engine="both")
     cached = rows.persist()
     cached.count()
-    monkeypatch.setattr("relance.spark.merge_place._counted", None)  # what is cached was counted already
+    substitute(monkeypatch, "spark_merge.counted", None)  # what is cached was counted already
     assert why(cached) == "local: 2 new rows of about 0 MB"
-    monkeypatch.setattr("relance.spark.merge_place.MOST_ROWS", 1)
+    substitute(monkeypatch, "spark_merge.most_rows", 1)
     assert why(cached) == "spark: 2 new rows of about 0 MB are too much to collect"
     cached.unpersist()
-    monkeypatch.setattr("relance.spark.merge_place.GIANT", 2)
-    monkeypatch.setattr("relance.spark.merge_place.parallelism", lambda session: 1000)
+    substitute(monkeypatch, "spark_merge.giant_rows", 2)
+    substitute(monkeypatch, "spark_merge.parallelism", lambda session: 1000)
     assert why(rows) == "spark: the table has 2 rows"
 
 
@@ -280,10 +281,10 @@ def test_merges_that_race_leave_one_row_for_each_key(
 
     frames = [_frame(spark, _rows([1, 2, 3], start, pa.int64())) for start in (10, 20)]
     together = threading.Barrier(2)
-    work = HereEngine.work
+    work = original("merge.work")
 
     def late(engine: HereEngine, plan: MergePlan) -> Work:
-        done = work(engine, plan)
+        done: Work = work(engine, plan)
         if plan.last_fragment < 0:  # it read the empty table: let the other one come first
             together.wait(60)
         return done
@@ -293,7 +294,7 @@ def test_merges_that_race_leave_one_row_for_each_key(
         if "local" in engines and engine == "spark":
             together.wait(60)
 
-    monkeypatch.setattr(HereEngine, "work", late)
+    substitute(monkeypatch, "merge.work", late)
     threads = [threading.Thread(target=run, args=each) for each in zip(frames, engines, strict=True)]
     for thread in threads:
         thread.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.support.policy.lakes import Lake, outcomes, the_policy
+from tests.support.policy.lakes import PolicyLake, outcomes, the_policy
 
 import relance.spark
 from relance.policy import history, run_policy
@@ -16,7 +16,7 @@ from relance.policy.records import Outcome, RunState
 
 
 def test_a_policy_is_planned_and_run_by_spark(spark: SparkSession, tmp_path: Path) -> None:
-    here, there = Lake(str(tmp_path / "here")), Lake(str(tmp_path / "there"))
+    here, there = PolicyLake(str(tmp_path / "here")), PolicyLake(str(tmp_path / "there"))
     here.fill()
     shutil.copytree(here.uri, there.uri)
     properties = {key: value for key, value in there.properties.items() if key != "root"}
@@ -37,7 +37,7 @@ def test_a_policy_is_planned_and_run_by_spark(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.parametrize("engine", ["auto", "local"])
 def test_a_policy_is_run_where_the_engine_says(spark: SparkSession, tmp_path: Path, engine: str) -> None:
-    lake = Lake(str(tmp_path / "lake"))
+    lake = PolicyLake(str(tmp_path / "lake"))
     lake.make("readings", fragments=2)
     record = relance.spark.run_policy(spark, the_policy(), root=lake.uri, engine=engine, kinds=[Kind.COMPACT])
     assert record.engine.startswith("local")

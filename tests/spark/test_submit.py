@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pyspark
-from tests.support.policy.lakes import POLICY, Lake
+from tests.support.policy.lakes import POLICY, PolicyLake
 
 import relance
 from relance.policy import history, runs
@@ -21,7 +21,7 @@ PACKAGE = Path(relance.__file__).parent
 
 
 def test_a_policy_is_run_by_spark_submit(java: None, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path / "lake"))
+    lake = PolicyLake(str(tmp_path / "lake"))
     lake.make("readings", fragments=3)
     (tmp_path / "policy.toml").write_text(POLICY)
     command = [

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.support.patches import original, substitute
 
 from relance.errors import PermissionDeniedError
 from relance.storage.checkup import Check, Verdict, check_store
 from relance.storage.memory import MemoryStorage
-from relance.storage.protocol import Level, Version
+from relance.storage.protocol import Level
 from relance.testing.clock import ManualClock
 
 SKEW = timedelta(minutes=5)
@@ -41,19 +42,19 @@ def test_a_good_store_has_nothing_wrong_and_keeps_nothing() -> None:
 
 def test_a_store_that_ignores_conditions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
-    create = storage.create
+    create = original("storage.create", on=storage)
 
-    def replaces(key: str, body: bytes) -> Version:
+    def replaces(key: str, body: bytes) -> Any:
         storage.delete(key)
         return create(key, body)
 
-    monkeypatch.setattr(storage, "create", replaces)
+    substitute(monkeypatch, "storage.create", replaces, on=storage)
     assert "create-only" in _bad(storage)
 
 
 def test_a_store_that_may_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
-    monkeypatch.setattr(storage, "create", _refuse)
+    substitute(monkeypatch, "storage.create", _refuse, on=storage)
     found = _checked(storage)
     assert found["write"].verdict is Verdict.BAD
     assert found["write"].remedy
@@ -64,23 +65,23 @@ def test_a_store_that_may_not_be_written(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("method", "names"),
     [
-        ("list_level", {"list", "list after write"}),
-        ("read", {"read"}),
-        ("delete", {"delete", "create-only", "replace"}),
-        ("head", {"clock"}),
+        ("storage.list_level", {"list", "list after write"}),
+        ("storage.read", {"read"}),
+        ("storage.delete", {"delete", "create-only", "replace"}),
+        ("storage.head", {"clock"}),
     ],
 )
 def test_a_right_that_is_missing_is_named(
     method: str, names: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = MemoryStorage()
-    monkeypatch.setattr(storage, method, _refuse)
+    substitute(monkeypatch, method, _refuse, on=storage)
     assert names <= _bad(storage)
 
 
 def test_a_listing_that_lags_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
-    monkeypatch.setattr(storage, "list_level", lambda prefix: Level((), ()))
+    substitute(monkeypatch, "storage.list_level", lambda prefix: Level((), ()), on=storage)
     assert _bad(storage) == {"list after write"}
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.patches import original, substitute
 
 from relance.errors import (
     InternalError,
@@ -19,7 +20,6 @@ from relance.errors import (
     KeyNotFoundError,
     PermissionDeniedError,
 )
-from relance.storage import disk_files, local_disk, temporary_files
 from relance.storage.local_disk import LocalDiskStorage
 from relance.storage.protocol import Replacement
 
@@ -162,7 +162,7 @@ def test_bodies_last_before_names_lead_to_them_and_names_before_the_answer(
         events.append("move")
         real(source, target)
 
-    monkeypatch.setattr(disk_files, "_file_system_sync", lambda: sync_all if has_call_for_all else None)
+    substitute(monkeypatch, "disk.sync_file_system", lambda: sync_all if has_call_for_all else None)
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(os, "replace", move)
     storage.replace_many(changes)
@@ -170,7 +170,7 @@ def test_bodies_last_before_names_lead_to_them_and_names_before_the_answer(
 
 
 def test_the_file_system_is_synced_for_many_files_where_that_can_be_trusted(tmp_path: Path) -> None:
-    sync = disk_files._file_system_sync()
+    sync = original("disk.sync_file_system")()
     if sync is None:
         pytest.skip("this system has no such call, or one that hides failures")
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -188,7 +188,7 @@ def test_bodies_that_cannot_be_made_to_last_are_never_shown(
     def fail(files: list[str]) -> None:
         raise OSError(errno.EIO, "the disk is broken")
 
-    monkeypatch.setattr(temporary_files, "sync_files", fail)
+    substitute(monkeypatch, "disk.sync_temporary_files", fail)
     outcomes = storage.replace_many(changes)
     assert [type(each) for each in outcomes] == [InternalError] * 3
     assert {storage.read(each.key).body for each in changes} == {b"old"}
@@ -205,7 +205,7 @@ def test_names_that_cannot_be_made_to_last_are_not_reported_as_changed(
     def fail(folder: str) -> None:
         raise OSError(errno.EIO, "the disk is broken")
 
-    monkeypatch.setattr(local_disk, "sync_directory", fail)
+    substitute(monkeypatch, "disk.sync_directory", fail)
     assert [type(each) for each in storage.replace_many([first, second])] == [KeyChangedError, InternalError]
 
 
@@ -235,12 +235,14 @@ def test_of_many_removals_one_that_is_refused_is_told_and_the_others_are_done(
     storage = LocalDiskStorage(str(tmp_path))
     _fill(tmp_path, folders=MANY)
 
+    real = original("disk.unlink_all")
+
     def unlink_all(folder: str, files: list[str], flags: int = 0) -> None:
         if "/t5/" in folder:
             raise PermissionError(errno.EACCES, "not this one", folder)
-        disk_files.unlink_all(folder, files, flags)
+        real(folder, files, flags)
 
-    monkeypatch.setattr(local_disk, "unlink_all", unlink_all)
+    substitute(monkeypatch, "disk.unlink_all", unlink_all)
     with pytest.raises(PermissionDeniedError, match="t5"):
         storage.delete_many([f"t{number}/data/f" for number in range(MANY)])
     left = {info.key for info in storage.list_recursive("")}
@@ -299,7 +301,7 @@ def test_a_disk_that_takes_no_more_files_tells_so_when_it_is_written(
     def fail(path: str, body: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(temporary_files, "write_new", fail)
+    substitute(monkeypatch, "disk.write_temporary_file", fail)
     with storage.reserve(4):
         assert [type(each) for each in storage.replace_many(changes)] == [InternalError] * 2
     assert {storage.read(each.key).body for each in changes} == {b"old"}

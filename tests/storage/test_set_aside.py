@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from tests.support.patches import original, substitute
 
 from relance.errors import InternalError
 from relance.storage import set_aside
@@ -93,7 +94,7 @@ def test_what_cannot_be_removed_is_put_back_and_not_told(
 ) -> None:
     names = [f"t{number}" for number in range(MANY)]
     _fill(tmp_path, names)
-    remove = SetAside._remove
+    remove = original("trash.remove")
 
     def remove_some(self: SetAside, path: str) -> None:
         if path.endswith("-2"):  # one of the shelves, of which a part is gone when it fails
@@ -101,7 +102,7 @@ def test_what_cannot_be_removed_is_put_back_and_not_told(
             raise PermissionError(errno.EACCES, "no more", path)
         remove(self, path)
 
-    monkeypatch.setattr(SetAside, "_remove", remove_some)
+    substitute(monkeypatch, "trash.remove", remove_some)
     told = _discard(tmp_path, names)
     left = {key.partition("/")[0] for key in _keys(tmp_path)}
     assert left == set(names) - set(told)
@@ -123,7 +124,7 @@ def test_what_could_not_be_removed_is_not_put_back_by_who_lost_it_meanwhile(
         return len(looks) == 1
 
     with monkeypatch.context() as patch:
-        patch.setattr(SetAside, "_remove", mock.Mock(side_effect=PermissionError(errno.EACCES, "no")))
+        substitute(patch, "trash.remove", mock.Mock(side_effect=PermissionError(errno.EACCES, "no")))
         assert list(LocalDiskStorage(str(tmp_path)).discard(["t"], sure=once)) == [[]]
     assert looks == ["t", "t"]
     assert not (tmp_path / "t").exists()

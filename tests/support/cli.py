@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from click.testing import CliRunner
+from tests.support.lakes import Lake
 
 from relance import DirectoryNamespace
 from relance.cli.app import app
@@ -47,19 +48,17 @@ class Ran:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Lake:
-    """A catalog on disk, and the command line on it."""
-
-    folder: Path
+class CommandLake(Lake):
+    """A lake on disk, and the command line on it."""
 
     @property
     def catalog(self) -> DirectoryNamespace:
-        return DirectoryNamespace(root=str(self.folder))
+        """A fresh catalog each time: it remembers nothing from before a command."""
+        return self.open()
 
     def run(self, *args: str) -> Ran:
         """Run a command on this lake."""
-        return run("--root", str(self.folder), *args)
+        return run("--root", self.uri, *args)
 
     def ok(self, *args: str) -> str:
         """Run a command that must succeed, and return what it printed."""
@@ -100,11 +99,3 @@ def environment(**variables: str) -> dict[str, str]:
     """Return an environment in which only these variables speak of a catalog."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("RELANCE_")}
     return {**plain, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
-
-
-def ipc(table: pa.Table) -> bytes:
-    """Return the table as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())

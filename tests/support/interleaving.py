@@ -25,17 +25,16 @@ from lance_namespace import (
     ListTablesRequest,
 )
 from lance_namespace.errors import LanceNamespaceError
-from tests.support.manifest_lakes import (
+from tests.support.calls import ident, rename
+from tests.support.codes import (
     INVALID_TABLE_STATE,
     NAMESPACE_EXISTS,
     NAMESPACE_NOT_EMPTY,
     NAMESPACE_NOT_FOUND,
     TABLE_EXISTS,
     TABLE_NOT_FOUND,
-    ident,
-    ipc,
-    rename,
 )
+from tests.support.roots import stream_of
 
 from relance import DirectoryNamespace
 from relance.testing.clock import ManualClock
@@ -276,7 +275,7 @@ class Interleaving:
                 4,
                 f"native create {path}",
                 lambda model: model.create(path, value, revives=False),
-                lambda: native.create_table(CreateTableRequest(id=table), ipc(value)),
+                lambda: native.create_table(CreateTableRequest(id=table), stream_of(value)),
             ),
         ]
         there = parent_of(path) in {"", *self.model.spaces}
@@ -319,7 +318,7 @@ class Interleaving:
                 4,
                 f"create {path}",
                 lambda model: model.create(path, value, revives=True),
-                lambda: ours.create_table(table, ipc(value)),
+                lambda: ours.create_table(table, stream_of(value)),
             ),
             Option(4, f"drop {path}", lambda model: model.drop(path), lambda: ours.drop_table(table)),
             Option(

@@ -14,7 +14,8 @@ from typing import Any
 import lance
 import lancedb
 import pyarrow as pa
-from tests.support.managed_versions import MODES, MORE_ROWS, ROWS, versions
+from tests.support.managed_versions import MORE_ROWS, ROWS, versions
+from tests.support.modes import MANIFEST_MODES
 
 from relance import DirectoryNamespace
 
@@ -150,6 +151,6 @@ def drive_lancedb(root: str, mode: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     where, how = sys.argv[1:]
-    drive_pylance(f"{where}/pylance", MODES[how])
-    drive_lancedb(f"{where}/lancedb", MODES[how])
+    drive_pylance(f"{where}/pylance", MANIFEST_MODES[how])
+    drive_lancedb(f"{where}/lancedb", MANIFEST_MODES[how])
     sys.stdout.write("done\n")

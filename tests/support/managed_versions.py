@@ -10,15 +10,12 @@ from typing import Any
 import lance
 import pyarrow as pa
 from lance_namespace import CreateTableVersionRequest, TableVersion
+from tests.support.internals import context_of, replace_context
 
 from relance import DirectoryNamespace
 from relance.manifest.store import Change, Manifest, Snapshot
 from relance.storage.probe import capabilities
 from relance.storage.protocol import ObjectStorage, Version
-
-V2: dict[str, Any] = {"dir_listing_enabled": "false"}
-COMPATIBILITY: dict[str, Any] = {}
-MODES: dict[str, dict[str, Any]] = {"V2": V2, "compatibility": COMPATIBILITY}
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 MORE_ROWS = pa.table({"id": [4, 5], "name": ["d", "e"]})
@@ -166,14 +163,13 @@ class _Manifest:
 
 def with_power(catalog: DirectoryNamespace, writes: int) -> Power:
     """Let a catalog do this many writes and no more."""
-    power, context = Power(writes), catalog._context
+    power, context = Power(writes), context_of(catalog)
     capabilities(context.storage)  # found out once, by writing
     assert context.manifest is not None
     storage: Any = _Storage(context.storage, power)
     manifest: Any = _Manifest(context.manifest, power)
-    catalog._context = replace(
-        context, connection=replace(context.connection, storage=storage), manifest=manifest
-    )
+    changed = replace(context, connection=replace(context.connection, storage=storage), manifest=manifest)
+    replace_context(catalog, changed)
     return power
 
 

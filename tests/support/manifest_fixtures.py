@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.support.manifest_lakes import COMPATIBILITY, MODES, V2, Lake
+from tests.support.lakes import QUIET, Lake
+from tests.support.modes import COMPATIBILITY, MANIFEST_MODES, V2
 from tests.support.servers import S3Server
 
 from relance import DirectoryNamespace
@@ -20,14 +21,13 @@ def clock() -> ManualClock:
 
 
 def _on_disk(tmp_path: Path, mode: dict[str, str], clock: ManualClock) -> Lake:
-    folder = tmp_path / "lake"
-    return Lake({"root": str(folder)}, mode, clock, folder)
+    return Lake(str(tmp_path / "lake"), mode, settings=QUIET, manual_clock=clock)
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=MANIFEST_MODES)
 def lake(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Lake:
     """A root on local disk in either mode; the folder does not exist yet."""
-    return _on_disk(tmp_path, MODES[request.param], clock)
+    return _on_disk(tmp_path, MANIFEST_MODES[request.param], clock)
 
 
 @pytest.fixture
@@ -42,16 +42,15 @@ def compatible(tmp_path: Path, clock: ManualClock) -> Lake:
     return _on_disk(tmp_path, COMPATIBILITY, clock)
 
 
-@pytest.fixture(params=[(store, mode) for store in ("disk", "moto") for mode in MODES], ids=" ".join)
+@pytest.fixture(params=[(store, mode) for store in ("disk", "moto") for mode in MANIFEST_MODES], ids=" ".join)
 def any_lake(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Lake:
     """A root in either mode, on local disk and on moto."""
     store, mode = request.param
     if store == "disk":
-        return _on_disk(tmp_path, MODES[mode], clock)
+        return _on_disk(tmp_path, MANIFEST_MODES[mode], clock)
     server: S3Server = request.getfixturevalue("moto_server")
     bucket: str = request.getfixturevalue("moto_bucket")
-    options = {f"storage.{key}": value for key, value in server.storage_options().items()}
-    return Lake({"root": f"s3://{bucket}/lake", **options}, MODES[mode], clock)
+    return Lake(f"s3://{bucket}/lake", MANIFEST_MODES[mode], server.storage_options(), QUIET, clock)
 
 
 @pytest.fixture

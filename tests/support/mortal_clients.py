@@ -17,6 +17,7 @@ from unittest import mock
 
 import lance
 import pyarrow as pa
+from tests.support.internals import context_of, replace_context
 
 from relance import DirectoryNamespace
 from relance.config import StorageOptions
@@ -232,14 +233,15 @@ def commit_answered(number: int, answer: Answer) -> Iterator[list[str]]:
 
 def make_mortal(catalog: DirectoryNamespace, writes: int) -> Life:
     """Let a catalog do this many writes and then die."""
-    life, context = Life(writes), catalog._context
+    life, context = Life(writes), context_of(catalog)
     capabilities(context.storage)  # found out by writing, once for each process
     storage = MortalStorage(context.storage, life)
     tables = PylanceTables(storage, context.connection.lance_uri, context.connection.lance_options)
-    catalog._context = replace(
+    changed = replace(
         context,
         connection=replace(context.connection, storage=storage),
         manifest=None if context.manifest is None else MortalManifest(context.manifest, life),
         tables=MortalTables(tables, life),
     )
+    replace_context(catalog, changed)
     return life

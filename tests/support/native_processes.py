@@ -16,9 +16,11 @@ from lance_namespace import (
     DropTableRequest,
 )
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.calls import ident, rename
 from tests.support.interleaving import open_native
-from tests.support.manifest_lakes import ident, ipc, rename
+from tests.support.internals import context_of
 from tests.support.race_processes import Action, Event
+from tests.support.roots import stream_of
 
 from relance import DirectoryNamespace
 
@@ -59,7 +61,7 @@ class SideBySide(Action):
         chance = random.Random(f"{name} {process}")
         if process % 2:
             return [self._call(chance, OUR_VERBS, catalog, _do_ours) for _ in range(self.calls)]
-        native = open_native(Path(catalog._context.root.uri), dict(self.mode))
+        native = open_native(Path(context_of(catalog).root.uri), dict(self.mode))
         return [self._call(chance, NATIVE_VERBS, native, _do_native) for _ in range(self.calls)]
 
     @staticmethod
@@ -78,7 +80,7 @@ def _do_native(client: NativeNamespace, verb: str, path: str, target: str) -> in
     parts = ident(path)
     match verb:
         case "create":
-            client.create_table(CreateTableRequest(id=parts), ipc(1))
+            client.create_table(CreateTableRequest(id=parts), stream_of(1))
         case "deregister":
             client.deregister_table(DeregisterTableRequest(id=parts))
         case "remove":
@@ -94,7 +96,7 @@ def _do_ours(client: DirectoryNamespace, verb: str, path: str, target: str) -> i
     request: dict[str, Any] = {"id": ident(path)}
     match verb:
         case "create":
-            return client.create_table(request, ipc(1)).version or 0
+            return client.create_table(request, stream_of(1)).version or 0
         case "drop":
             client.drop_table(request)
         case "undrop":

@@ -17,7 +17,7 @@ from lance_namespace.errors import UnsupportedOperationError
 from tests.support.managed_versions import directory_of, stage
 from tests.support.paths import REPOSITORY
 from tests.support.roots import ipc, local_place
-from tests.support.tables import MODES, ROWS
+from tests.support.tables import QUIET_MODES, ROWS
 
 from relance import DirectoryNamespace
 
@@ -126,7 +126,7 @@ class Support(StrEnum):
 def _prepared(root: str, mode: str, *, managed: bool) -> DirectoryNamespace:
     """Return a catalog that holds one of everything."""
     more: dict[str, Any] = {"table_version_management": "true"} if managed else {}
-    catalog = local_place(Path(root), MODES[mode]).open(**more)
+    catalog = local_place(Path(root), QUIET_MODES[mode]).open(**more)
     catalog.create_table({"id": ["t"]}, ipc(ROWS))
     if mode != "V1":
         catalog.create_namespace(_SPACE)
@@ -199,7 +199,7 @@ def page() -> str:
         "|---|---|---|---|---|",
     ]
     for operation in OPERATIONS:
-        by_mode = {mode: support(operation, mode) for mode in MODES}
+        by_mode = {mode: support(operation, mode) for mode in QUIET_MODES}
         lines.append(f"| `{operation}` | {' | '.join(by_mode.values())} | {_note(operation, by_mode)} |")
     return "\n".join(lines) + "\n"
 

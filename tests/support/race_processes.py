@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
+from tests.support.internals import manifest_of
 from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
 from relance.errors import RelanceError
-from relance.manifest.lance_manifest import LanceManifest
 from relance.manifest.upkeep import keep_up
 
 
@@ -139,9 +139,7 @@ class WithUpkeep(Action):
 
 def keep_manifest(catalog: DirectoryNamespace, keep_versions_for: timedelta) -> None:
     """Do one round of upkeep."""
-    manifest = catalog._context.manifest
-    assert isinstance(manifest, LanceManifest)
-    keep_up(manifest, keep_versions_for=keep_versions_for)
+    keep_up(manifest_of(catalog), keep_versions_for=keep_versions_for)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,8 @@ class Team:
     def __init__(self, size: int) -> None:
         """Start the processes."""
         # Clean processes as with spawn, but what takes seconds to import is imported once for all of them.
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["relance.namespace"])
+        self._forkserver = multiprocessing.get_context("forkserver")
+        self._forkserver.set_forkserver_preload(["relance.namespace"])
         self._size = size
         self._start()
 
@@ -106,11 +106,11 @@ class Team:
 
     def _start(self) -> None:
         # Kept: a process that starts late still has to find the barrier.
-        self._barrier, self._outcomes = self._context.Barrier(self._size), self._context.Queue()
-        pipes = [self._context.Pipe() for _ in range(self._size)]
+        self._barrier, self._outcomes = self._forkserver.Barrier(self._size), self._forkserver.Queue()
+        pipes = [self._forkserver.Pipe() for _ in range(self._size)]
         self._connections = [ours for ours, _ in pipes]
         self._members = [
-            self._context.Process(
+            self._forkserver.Process(
                 target=_take_part, args=(number, theirs, self._barrier, self._outcomes), daemon=True
             )
             for number, (_, theirs) in enumerate(pipes)

@@ -15,10 +15,6 @@ from relance.clock import Clock
 from relance.manifest.entry import DROPPED_PREFIX, HEAD_ID, ObjectType, decode_row
 from relance.manifest.schema import MANIFEST_DIRECTORY
 
-V2 = {"dir_listing_enabled": "false"}
-COMPATIBILITY: dict[str, str] = {}
-MODES = {"V2": V2, "compatibility": COMPATIBILITY}
-
 _TABLE_INSIDE = ("_versions", ".lance-reserved")
 _OWN_DIRECTORIES = (MANIFEST_DIRECTORY, ".relance-local")
 """Of the catalog itself: the manifest, and the locks of a local disk."""

@@ -28,28 +28,13 @@ from lance_namespace import (
     TableExistsRequest,
 )
 from lance_namespace.errors import LanceNamespaceError, TableNotFoundError
+from tests.support.codes import TABLE_NOT_FOUND
+from tests.support.modes import V1
 from tests.support.servers import S3Server
 
 from relance import DirectoryNamespace
 from relance.locations import parse_root
 from relance.storage.connect import connect
-
-UNSUPPORTED = 0
-TABLE_NOT_FOUND = 4
-TABLE_EXISTS = 5
-TAG_NOT_FOUND = 8
-VERSION_NOT_FOUND = 11
-INVALID_INPUT = 13
-CONCURRENT_MODIFICATION = 14
-PERMISSION_DENIED = 15
-SERVICE_UNAVAILABLE = 17
-INTERNAL = 18
-INVALID_TABLE_STATE = 19
-BRANCH_NOT_FOUND = 22
-
-V1 = {"manifest_enabled": "false"}
-COMPATIBILITY: dict[str, str] = {}
-"""How catalogs are opened: with directories alone, or, as is the default, with the manifest as well."""
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 MORE_ROWS = pa.table({"id": [4, 5], "name": ["d", "e"]})
@@ -194,6 +179,16 @@ def ipc(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
+
+
+def numbers(*values: int) -> pa.Table:
+    """Return a table of one column `x`."""
+    return pa.table({"x": pa.array(values, pa.int64())})
+
+
+def stream_of(*values: int) -> bytes:
+    """Return an Arrow stream of one column `x` with these values."""
+    return ipc(numbers(*values))
 
 
 def create(catalog: Any, name: str, table: pa.Table = ROWS, **fields: Any) -> CreateTableResponse:

@@ -13,10 +13,6 @@ from tests.support.roots import LocalPlace, ipc, refused
 
 from relance import DirectoryNamespace
 
-SCHEMA_VALIDATION = 20
-
-V2 = {"dir_listing_enabled": "false"}
-
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),

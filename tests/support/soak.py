@@ -24,10 +24,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import lance
-from tests.support.lifecycle import ipc
+from tests.support.patches import original, substituted
+from tests.support.roots import stream_of
 from tests.support.soak_checker import BROKEN, READ, SETTLED, Killed, Verdict, check_history
 
 import relance
@@ -145,7 +145,7 @@ def do(catalog: relance.DirectoryNamespace, log: Log, verb: Verb, name: str, tag
 
 
 def _create(catalog: relance.DirectoryNamespace, name: str, tag: int, mode: str = "create") -> int:
-    catalog.create_table({"id": [name], "mode": mode}, ipc(*rows_of(tag)))
+    catalog.create_table({"id": [name], "mode": mode}, stream_of(*rows_of(tag)))
     return tag
 
 
@@ -179,7 +179,7 @@ def rows_of(tag: int) -> list[int]:
 @contextmanager
 def _takeovers_noted(log: Log) -> Iterator[None]:
     """Write down each claim of a dead process that is given back, finished or taken over."""
-    recover, claim_purges = claims.recover, claims.claim_purges
+    recover, claim_purges = original("claim.recover"), original("purge.claim_group")
 
     def noted_recover(context: Any, name: str, stored: Any) -> None:
         recover(context, name, stored)
@@ -193,8 +193,8 @@ def _takeovers_noted(log: Log) -> Iterator[None]:
         return taken
 
     with (
-        mock.patch("relance.operations.directory.claims.recover", noted_recover),
-        mock.patch("relance.operations.directory.purge_group.claim_purges", noted_claims),
+        substituted("claim.recover", noted_recover),
+        substituted("purge.claim_group", noted_claims),
     ):
         yield
 

@@ -8,30 +8,14 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+from tests.support.lakes import QUIET
+from tests.support.modes import V1, V2
 from tests.support.roots import LocalPlace, dataset, refused
 
 from relance import DirectoryNamespace
 
-UNSUPPORTED = 0
-TABLE_NOT_FOUND = 4
-INDEX_NOT_FOUND = 6
-INDEX_EXISTS = 7
-TAG_NOT_FOUND = 8
-TAG_EXISTS = 9
-TRANSACTION_NOT_FOUND = 10
-VERSION_NOT_FOUND = 11
-COLUMN_NOT_FOUND = 12
-INVALID_INPUT = 13
-INVALID_TABLE_STATE = 19
-BRANCH_NOT_FOUND = 22
-BRANCH_EXISTS = 23
-
-# Nothing in the background: these tests compare all files before and after.
-_QUIET = {"manifest_upkeep": "false"}
-V1 = {"manifest_enabled": "false"}
-V2 = {"dir_listing_enabled": "false", **_QUIET}
-COMPATIBILITY = dict(_QUIET)
-MODES = {"V1": V1, "V2": V2, "compatibility": COMPATIBILITY}
+QUIET_MODES = {"V1": V1, "V2": {**V2, **QUIET}, "compatibility": QUIET}
+"""Nothing runs in the background: these tests compare all files before and after."""
 
 COUNT = 300
 

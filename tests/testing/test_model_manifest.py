@@ -8,6 +8,7 @@ from typing import Any
 import lance
 import pytest
 from lance.namespace import CreateNamespaceRequest, DirectoryNamespace
+from tests.support.patches import original, substitute
 
 from relance.config import StorageOptions
 from relance.errors import ConcurrentModificationError, InternalError
@@ -159,7 +160,7 @@ class TestHead:
         """The guard, switched off: appending alone is no compare-and-swap."""
         manifest = open_lance(tmp_path)
         add(manifest, table("a"))
-        build = lance_manifest._build
+        build = original("manifest.build_operation")
 
         def append_only(*arguments: Any) -> Any:
             operation = build(*arguments)
@@ -167,7 +168,7 @@ class TestHead:
             operation.updated_fragments = []
             return operation
 
-        monkeypatch.setattr(lance_manifest, "_build", append_only)
+        substitute(monkeypatch, "manifest.build_operation", append_only)
         one, other = manifest.latest(), manifest.latest()
         manifest.commit(one, Change(added=(table("b"),)))
         manifest.commit(other, Change(added=(table("b"),)))

@@ -24,12 +24,12 @@ from tests.support.jobs.compaction import (
     run,
     unindexed,
 )
-from tests.support.jobs.roots import MODES
-from tests.support.managed_versions import V2, version_rows
+from tests.support.managed_versions import version_rows
+from tests.support.modes import MODES, V2
+from tests.support.patches import substitute
 from tests.support.roots import LocalPlace, S3Place, local_place
 
 from relance.errors import InternalError, InvalidInputError
-from relance.maintenance import execute
 from relance.maintenance.execute import Run
 from relance.maintenance.layout.compaction import Compact
 from relance.maintenance.maintain import maintain
@@ -68,7 +68,7 @@ def test_it_makes_the_same_table_as_pylance(
 def test_a_table_worth_it_is_done_by_several_threads(
     place: LocalPlace, partial: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "_ALONE_SECONDS", 0)
+    substitute(monkeypatch, "engine.alone_seconds", 0)
     fill(place, fragments=12)
     result = run(place, Compact(target_rows=2 * EACH, partial_progress=partial))
     assert result.error is None

@@ -25,11 +25,11 @@ from tests.support.jobs.compaction import (
     some,
     unindexed,
 )
-from tests.support.jobs.roots import MODES
+from tests.support.modes import MODES
+from tests.support.patches import original, substitute
 from tests.support.roots import LocalPlace, local_place
 
 from relance.errors import ConcurrentModificationError, ServiceUnavailableError, TableNotFoundError
-from relance.maintenance.layout import rewrites
 from relance.maintenance.layout.compaction import Compact, CompactPlan
 from relance.maintenance.work import UnfinishedError
 
@@ -148,16 +148,16 @@ def test_the_result_counts_all_rounds(
     place: LocalPlace, giant: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(place)
-    fitting = rewrites._fitting
+    fitting = original("compaction.fitting_tasks")
     calls: list[Any] = []
 
     def deleting_first(*given: Any) -> list[bool]:
         if not calls:
             calls.append(at(place).delete("id = 350"))
             return [each in (0, 2, 3) for each in range(4)]
-        return fitting(*given)
+        return list(fitting(*given))
 
-    monkeypatch.setattr(rewrites, "_fitting", deleting_first)
+    substitute(monkeypatch, "compaction.fitting_tasks", deleting_first)
     result = run(place, JOB, giant=giant)
     assert result.error is None
     assert result.effect is not None
@@ -203,7 +203,7 @@ def test_a_commit_that_landed_though_a_conflict_is_told_is_a_success(
             commit(*given)
             raise OSError("Retryable commit conflict for version 9: preempted by concurrent transaction")
 
-    monkeypatch.setattr(rewrites, "Compaction", LosesAnswers)
+    substitute(monkeypatch, "compaction.commit_class", LosesAnswers)
     plan = planned(place)
     effect = plan.finish(context_of(place), work(place, plan))
     assert effect.version == at(place).version
@@ -226,7 +226,7 @@ def test_after_no_answer_at_all_no_file_is_removed(
     plan = planned(place)
     values = work(place, plan)
     with monkeypatch.context() as patched:
-        patched.setattr(rewrites, "Compaction", Vanishes)
+        substitute(patched, "compaction.commit_class", Vanishes)
         with pytest.raises(ServiceUnavailableError):
             plan.finish(context_of(place), values)
     assert ids(place) == ALL

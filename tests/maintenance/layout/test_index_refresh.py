@@ -24,8 +24,8 @@ from tests.support.jobs.compaction import (
     run,
     unindexed,
 )
-from tests.support.jobs.roots import MODES
-from tests.support.managed_versions import V2, version_rows
+from tests.support.managed_versions import version_rows
+from tests.support.modes import MODES, V2
 from tests.support.roots import LocalPlace, S3Place, local_place
 
 from relance.errors import ConcurrentModificationError, InvalidInputError, TableNotFoundError

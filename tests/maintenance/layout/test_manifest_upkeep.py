@@ -10,8 +10,8 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.support.jobs.compaction import context_of, reference, run
-from tests.support.managed_versions import V2
-from tests.support.roots import V1, LocalPlace, S3Place, declare, local_place, names
+from tests.support.modes import V1, V2
+from tests.support.roots import LocalPlace, S3Place, declare, local_place, names
 
 from relance.errors import InvalidInputError, UnsupportedOperationError
 from relance.maintenance.layout.manifest_upkeep import MaintainManifest

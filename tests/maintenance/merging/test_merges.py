@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from tests.support.jobs.meanwhile import lose_the_answer
 from tests.support.jobs.merging import merge_here
+from tests.support.patches import original, substitute
 from tests.support.roots import S3Place
 
 from relance.clock import SystemClock
@@ -27,14 +28,11 @@ from relance.errors import (
     TableColumnNotFoundError,
     TableNotFoundError,
 )
-from relance.maintenance.merging import merge_commit
 from relance.maintenance.merging.merge_commit import FENCE
-from relance.maintenance.merging.merge_here import HereEngine
 from relance.maintenance.merging.merge_plan import Clauses, MergeRequest, parse_clauses, plan_merge
 from relance.maintenance.merging.merge_tasks import NewRows, write_rows
 from relance.operations.context import Context, open_context
-from relance.operations.staging import commit
-from relance.operations.staging.commit import find_marked, landed_version
+from relance.operations.staging.commit import find_marked
 
 UPSERT = Clauses()
 MIRROR = Clauses(delete=True)
@@ -238,7 +236,7 @@ def test_a_merge_that_met_another_one_updates_what_that_inserted(context: Contex
 
 def test_the_fence_alone_keeps_two_merges_apart(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     _create(context, "t", _rows([]))
-    monkeypatch.setattr(HereEngine, "count_same_keys", lambda *_: 0)
+    substitute(monkeypatch, "merge.count_same_keys", lambda *_: 0)
     met: list[int] = []
 
     def another() -> None:
@@ -274,13 +272,13 @@ def test_an_append_of_the_same_key_in_the_last_moment_is_reported(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = _create(context, "t", _rows([1, 2]))
-    commit = merge_commit.commit_merge
+    commit = original("merge.commit")
 
     def late(*arguments: Any) -> Any:
         lance.write_dataset(_rows([9, 10], 500), uri, mode="append")
         return commit(*arguments)
 
-    monkeypatch.setattr("relance.maintenance.merging.merges.commit_merge", late)
+    substitute(monkeypatch, "merge.commit", late)
     made = merge_here(context, "t", _rows([2, 9], 100))
 
     assert (made.inserted, made.duplicates) == (1, 1)
@@ -324,7 +322,7 @@ def test_a_merge_that_fails_leaves_no_file_and_one_that_died_no_change(
 ) -> None:
     uri = _create(context, "t", _rows(list(range(80))))
     before, rows = _files(context), _all(_open(context))
-    monkeypatch.setattr("relance.maintenance.merging.merges.back_off", lambda attempt: None)
+    substitute(monkeypatch, "merge.back_off", lambda attempt: None)
     spoil = iter(range(1, 100))
     with pytest.raises(ConcurrentModificationError):
         merge_here(
@@ -355,13 +353,14 @@ def test_a_merge_whose_outcome_cannot_be_looked_up_is_not_done_twice(
     commits: list[int] = []
     monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(lose_the_answer(commits)))
     looks = iter([ServiceUnavailableError("busy")])
+    landed_version = original("staging.landed_version")
 
-    def look_when_it_is_up(*arguments: Any) -> int | None:
+    def look_when_it_is_up(*arguments: Any) -> Any:
         for failure in looks:
             raise failure
         return landed_version(*arguments)
 
-    monkeypatch.setattr(commit, "landed_version", look_when_it_is_up)
+    substitute(monkeypatch, "staging.landed_version", look_when_it_is_up)
     with pytest.raises(OutcomeUnknownError, match="busy"):
         merge_here(context, "t", _rows([2, None], 100))
     assert len(commits) == 1

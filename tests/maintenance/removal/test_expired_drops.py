@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.jobs.roots import MODES, Root
+from tests.support.jobs.lakes import JobLake
+from tests.support.modes import MODES
+from tests.support.patches import original, substitute
 from tests.support.roots import S3Place
 
 from relance.errors import (
@@ -32,8 +34,8 @@ WAYS = {"in place": 20_000, "in tasks": 0}
 
 
 @pytest.fixture(params=list(MODES))
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Root:
-    return Root(str(tmp_path / "root"), {**MODES[request.param], **AT_ONCE})
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> JobLake:
+    return JobLake(str(tmp_path / "root"), {**MODES[request.param], **AT_ONCE})
 
 
 @pytest.fixture(params=list(WAYS))
@@ -41,7 +43,7 @@ def way(request: pytest.FixtureRequest) -> int:
     return WAYS[request.param]
 
 
-def _expired(root: Root, *names: str) -> None:
+def _expired(root: JobLake, *names: str) -> None:
     for name in names:
         root.make(name, 1)
         root.append(name, 2)
@@ -49,12 +51,12 @@ def _expired(root: Root, *names: str) -> None:
     time.sleep(0.01)
 
 
-def _data(root: Root) -> set[str]:
+def _data(root: JobLake) -> set[str]:
     """Return the files of tables: not those of the catalog itself."""
     return {each for each in root.all_keys() if "/" in each and not each.startswith("__manifest/")}
 
 
-def test_all_that_is_due_goes_and_nothing_else(root: Root, way: int) -> None:
+def test_all_that_is_due_goes_and_nothing_else(root: JobLake, way: int) -> None:
     root.make("live", 5)
     root.make("young", 6)
     root.catalog.drop_table({"id": ["young"]})
@@ -79,7 +81,7 @@ def test_all_that_is_due_goes_and_nothing_else(root: Root, way: int) -> None:
     assert root.run(PurgeDropped(giant_files=way)) == []
 
 
-def test_named_tables_are_purged_before_their_time_only_by_force(root: Root, way: int) -> None:
+def test_named_tables_are_purged_before_their_time_only_by_force(root: JobLake, way: int) -> None:
     root.make("live", 5)
     root.make("t", 6)
     root.catalog.drop_table({"id": ["t"]})
@@ -96,7 +98,7 @@ def test_named_tables_are_purged_before_their_time_only_by_force(root: Root, way
     assert root.values("live") == [5]
 
 
-def test_what_is_undropped_after_the_plan_is_whole(root: Root) -> None:
+def test_what_is_undropped_after_the_plan_is_whole(root: JobLake) -> None:
     _expired(root, "t")
     plan = PurgeDropped(giant_files=0).plan(root.context, T)
     assert isinstance(plan, PurgedInTasks)
@@ -110,7 +112,7 @@ def test_what_is_undropped_after_the_plan_is_whole(root: Root) -> None:
 
 
 def test_every_generation_of_a_name_goes_but_not_the_table_that_has_it_now(tmp_path: Path, way: int) -> None:
-    root = Root(str(tmp_path / "root"), {**MODES["V2"], **AT_ONCE})
+    root = JobLake(str(tmp_path / "root"), {**MODES["V2"], **AT_ONCE})
     root.make("other", 0)
     for _ in range(2):
         _expired(root, "t")
@@ -125,7 +127,7 @@ def test_every_generation_of_a_name_goes_but_not_the_table_that_has_it_now(tmp_p
     assert root.values("other") == [0]
 
 
-def test_a_purge_that_was_killed_between_tasks_and_end_is_finished_by_the_same_run(root: Root) -> None:
+def test_a_purge_that_was_killed_between_tasks_and_end_is_finished_by_the_same_run(root: JobLake) -> None:
     _expired(root, "t")
     job = PurgeDropped(giant_files=0)
     plan = job.plan(root.context, T)
@@ -140,7 +142,7 @@ def test_a_purge_that_was_killed_between_tasks_and_end_is_finished_by_the_same_r
     assert root.catalog.table_status(["t"]) == NotFound(T)
 
 
-def _purge_now(root: Root, job: PurgeDropped) -> None:
+def _purge_now(root: JobLake, job: PurgeDropped) -> None:
     plan = job.plan(root.context, T)
     assert plan is not None
     plan.finish(root.context, [task.run(root.context) for task in plan.tasks])
@@ -148,7 +150,7 @@ def _purge_now(root: Root, job: PurgeDropped) -> None:
 
 def test_a_purge_whose_process_is_gone_is_taken_over_after_its_lease(tmp_path: Path, way: int) -> None:
     for mode in MODES.values():
-        root = Root(str(tmp_path / f"root{len(mode)}"), {**mode, **SHORT})
+        root = JobLake(str(tmp_path / f"root{len(mode)}"), {**mode, **SHORT})
         _expired(root, "t")
         plan = PurgeDropped(giant_files=0).plan(root.context, T)
         assert plan is not None
@@ -165,10 +167,10 @@ def test_a_purge_whose_process_is_gone_is_taken_over_after_its_lease(tmp_path: P
             plan.finish(root.context, [])
 
 
-def test_a_busy_store_only_delays_the_purge(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_store_only_delays_the_purge(root: JobLake, monkeypatch: pytest.MonkeyPatch) -> None:
     _expired(root, "t")
     storage = type(root.context.storage)
-    whole, failures = storage.delete_many, [0]
+    whole, failures = original("storage.delete_many", on=storage), [0]
 
     def flaky(self: Any, keys: Iterable[str]) -> None:
         failures[0] += 1
@@ -176,7 +178,7 @@ def test_a_busy_store_only_delays_the_purge(root: Root, monkeypatch: pytest.Monk
             raise ServiceUnavailableError("slow down")
         whole(self, keys)
 
-    monkeypatch.setattr(storage, "delete_many", flaky)
+    substitute(monkeypatch, "storage.delete_many", flaky, on=storage)
     (result,) = root.run(PurgeDropped(giant_files=0), giant_seconds=0)
     assert result.error is None
     assert result.attempts > 1
@@ -184,7 +186,7 @@ def test_a_busy_store_only_delays_the_purge(root: Root, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("way", [0, 20_000])
-def test_tables_that_come_and_go_meanwhile_are_whole(root: Root, way: int) -> None:
+def test_tables_that_come_and_go_meanwhile_are_whole(root: JobLake, way: int) -> None:
     _expired(root, *(f"gone{number}" for number in range(6)))
     root.make("swing", 7)
     root.make("grows", 0)
@@ -219,7 +221,7 @@ def test_tables_that_come_and_go_meanwhile_are_whole(root: Root, way: int) -> No
 
 
 def test_on_s3_the_same_is_done(s3: S3Place, way: int) -> None:
-    root = Root(s3.root, dict(AT_ONCE), s3.server.storage_options())
+    root = JobLake(s3.root, dict(AT_ONCE), s3.server.storage_options())
     root.make("live", 5)
     kept = _data(root)
     _expired(root, "a", "b")

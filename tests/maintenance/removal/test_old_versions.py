@@ -15,7 +15,9 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.fragment import write_fragments
-from tests.support.jobs.roots import DAY, Root, age
+from tests.support.jobs.lakes import DAY, JobLake, age
+from tests.support.modes import V1
+from tests.support.patches import original, substitute
 
 from relance import CleanupPolicy
 from relance.errors import (
@@ -25,7 +27,6 @@ from relance.errors import (
     RelanceError,
     TableNotFoundError,
 )
-from relance.maintenance.removal import pacing
 from relance.maintenance.removal.old_versions import CleanedInTasks, CleanUp
 from relance.maintenance.removal.pacing import paced
 
@@ -43,7 +44,7 @@ def _in_tasks(policy: CleanupPolicy = ALL) -> CleanUp:
     return CleanUp(policy, allow_young=True, giant_files=0)
 
 
-def _history(root: Root, name: str = "t") -> None:
+def _history(root: JobLake, name: str = "t") -> None:
     root.make(name, 1)
     for value in range(2, 5):
         root.append(name, value)
@@ -85,7 +86,7 @@ def _files(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_files_that_stay_are_those_that_lance_keeps(seed: int, tmp_path: Path) -> None:
-    root = Root(str(tmp_path / "ours"), {"manifest_enabled": "false"})
+    root = JobLake(str(tmp_path / "ours"), V1)
     table = tmp_path / "ours" / "t.lance"
     _random_history(str(table), seed)
     if seed % 2:
@@ -129,7 +130,7 @@ def _contents(table: Path) -> dict[str, pa.Table]:
     return found
 
 
-def test_every_table_is_cleaned_and_one_that_fails_does_not_stop_the_others(root: Root) -> None:
+def test_every_table_is_cleaned_and_one_that_fails_does_not_stop_the_others(root: JobLake) -> None:
     for name in ("t", "u", "v"):
         _history(root, name)
     root.dataset("u").tags.create("keep", 3)
@@ -145,7 +146,7 @@ def test_every_table_is_cleaned_and_one_that_fails_does_not_stop_the_others(root
     assert len(root.dataset("u").versions()) == VERSIONS
 
 
-def test_a_dry_run_counts_and_removes_nothing(root: Root) -> None:
+def test_a_dry_run_counts_and_removes_nothing(root: JobLake) -> None:
     _history(root)
     before = root.all_keys()
     small = root.run(_now(), T, dry_run=True)[0].planned
@@ -158,7 +159,7 @@ def test_a_dry_run_counts_and_removes_nothing(root: Root) -> None:
     assert (effect.files, effect.bytes) == (small.files, small.bytes)
 
 
-def test_young_versions_and_files_need_to_be_allowed_by_name(root: Root) -> None:
+def test_young_versions_and_files_need_to_be_allowed_by_name(root: JobLake) -> None:
     _history(root)
     assert root.run(CleanUp(CleanupPolicy(retain_versions=1)), T)[0].error is None
     assert len(root.dataset("t").versions()) == VERSIONS
@@ -171,7 +172,7 @@ def test_young_versions_and_files_need_to_be_allowed_by_name(root: Root) -> None
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-def test_a_clone_keeps_the_files_that_it_names(root: Root, dropped: bool) -> None:
+def test_a_clone_keeps_the_files_that_it_names(root: JobLake, dropped: bool) -> None:
     _history(root)
     folder = Path(root.uri) / ("copy.lance" if root.mode.get("manifest_enabled") else "copy")
     root.dataset("t").shallow_clone(str(folder), 3)
@@ -186,7 +187,7 @@ def test_a_clone_keeps_the_files_that_it_names(root: Root, dropped: bool) -> Non
     assert len(root.dataset("t").versions()) == 1
 
 
-def _planned(root: Root, *, sent: bool) -> CleanedInTasks:
+def _planned(root: JobLake, *, sent: bool) -> CleanedInTasks:
     """Return the plan for the table, as the process has it that made it, or one that it was sent to."""
     plan = _in_tasks().plan(root.context, T)
     plan = pickle.loads(pickle.dumps(plan)) if sent else plan
@@ -197,13 +198,13 @@ def _planned(root: Root, *, sent: bool) -> CleanedInTasks:
 
 @pytest.mark.parametrize("sent", [False, True])
 @pytest.mark.parametrize("what", ["tag", "branch"])
-def test_a_name_that_comes_after_the_plan_keeps_its_version(root: Root, what: str, sent: bool) -> None:
+def test_a_name_that_comes_after_the_plan_keeps_its_version(root: JobLake, what: str, sent: bool) -> None:
     _history(root)
     plan = _planned(root, sent=sent)
     if what == "tag":
         root.dataset("t").tags.create("late", 3)
     else:
-        root.dataset("t", 3).create_branch("late")
+        root.dataset("t", version=3).create_branch("late")
     with pytest.raises(ConcurrentModificationError, match="late"):
         plan.tasks[0].run(root.context)
     assert root.values("t", 3) == [1, 2, 3]
@@ -213,10 +214,10 @@ def test_a_name_that_comes_after_the_plan_keeps_its_version(root: Root, what: st
 
 
 @pytest.mark.parametrize("sent", [False, True])
-def test_a_version_that_is_restored_after_the_plan_keeps_its_files(root: Root, sent: bool) -> None:
+def test_a_version_that_is_restored_after_the_plan_keeps_its_files(root: JobLake, sent: bool) -> None:
     _history(root)
     plan = _planned(root, sent=sent)
-    root.dataset("t", 3).restore()
+    root.dataset("t", version=3).restore()
     removed = [each.run(root.context) for each in plan.tasks]
     assert sum(each.kept for each in removed) > 0
     assert root.values("t") == [1, 2, 3]
@@ -224,7 +225,7 @@ def test_a_version_that_is_restored_after_the_plan_keeps_its_files(root: Root, s
 
 
 def test_a_later_table_in_the_same_directory_is_not_touched(tmp_path: Path) -> None:
-    root = Root(str(tmp_path / "root"), {"manifest_enabled": "false"})
+    root = JobLake(str(tmp_path / "root"), V1)
     _history(root)
     plan = _in_tasks().plan(root.context, T)
     assert isinstance(plan, CleanedInTasks)
@@ -240,7 +241,7 @@ def test_a_later_table_in_the_same_directory_is_not_touched(tmp_path: Path) -> N
 def test_a_run_that_opened_an_earlier_table_in_the_same_directory_sees_the_later_one(
     giant_files: int, tmp_path: Path
 ) -> None:
-    root = Root(str(tmp_path), {"manifest_enabled": "false"})
+    root = JobLake(str(tmp_path), V1)
     job, table = CleanUp(ALL, allow_young=True, giant_files=giant_files), tmp_path / "t.lance"
     for round_ in range(20):
         # As many versions each time, in files as long: only their names and times differ.
@@ -258,13 +259,13 @@ def test_stopped_at_any_delete_no_listed_version_misses_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for stop_after in range(4):
-        root = Root(str(tmp_path / f"root{stop_after}"), {"manifest_enabled": "false"})
+        root = JobLake(str(tmp_path / f"root{stop_after}"), V1)
         _history(root)
         table = tmp_path / f"root{stop_after}" / "t.lance"
         age(table, 8 * DAY)
         storage = root.context.storage
         calls: list[str] = []
-        whole = type(storage).delete_many
+        whole = original("storage.delete_many", on=type(storage))
 
         def some(self, keys, *, calls=calls, limit=stop_after, whole=whole):  # type: ignore[no-untyped-def]
             for key in sorted(keys):
@@ -274,7 +275,7 @@ def test_stopped_at_any_delete_no_listed_version_misses_a_file(
                 whole(self, [key])
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(storage), "delete_many", some)
+            substitute(patch, "storage.delete_many", some, on=type(storage))
             plan = _in_tasks().plan(root.context, T)
             assert plan is not None
             with pytest.raises(KeyboardInterrupt):
@@ -286,16 +287,16 @@ def test_stopped_at_any_delete_no_listed_version_misses_a_file(
         assert root.all_keys("t.lance") - _hint(root) == {f"t.lance/{each}" for each in _needed(root)}
 
 
-def _hint(root: Root) -> set[str]:
+def _hint(root: JobLake) -> set[str]:
     return {each for each in root.all_keys("t.lance") if each.endswith("latest_version_hint.json")}
 
 
-def _needed(root: Root) -> set[str]:
+def _needed(root: JobLake) -> set[str]:
     return {each["path"] for each in root.dataset("t").tracked_files().read_all().to_pylist()}
 
 
 @pytest.mark.parametrize("giant_files", [0, 20_000])
-def test_what_others_write_meanwhile_is_not_lost(root: Root, giant_files: int) -> None:
+def test_what_others_write_meanwhile_is_not_lost(root: JobLake, giant_files: int) -> None:
     _history(root)
     acknowledged: list[int] = []
     stop = threading.Event()
@@ -329,7 +330,7 @@ def test_what_others_write_meanwhile_is_not_lost(root: Root, giant_files: int) -
     assert root.catalog.validate_table(["t"], every_version=True).ok
 
 
-def test_a_table_that_comes_and_goes_while_it_is_cleaned_stays_whole(root: Root) -> None:
+def test_a_table_that_comes_and_goes_while_it_is_cleaned_stays_whole(root: JobLake) -> None:
     _history(root)
     stop = threading.Event()
     renames = "manifest_enabled" not in root.mode
@@ -357,7 +358,7 @@ def test_a_table_that_comes_and_goes_while_it_is_cleaned_stays_whole(root: Root)
     assert root.catalog.validate_table(["t"], every_version=True).ok
 
 
-def test_a_table_that_cannot_be_read_may_be_a_clone_and_stops_the_cleanup(root: Root) -> None:
+def test_a_table_that_cannot_be_read_may_be_a_clone_and_stops_the_cleanup(root: JobLake) -> None:
     _history(root)
     broken = Path(root.uri) / "broken.lance" / "_versions"
     broken.mkdir(parents=True)
@@ -366,13 +367,13 @@ def test_a_table_that_cannot_be_read_may_be_a_clone_and_stops_the_cleanup(root: 
     assert len(root.dataset("t").versions()) == VERSIONS
 
 
-def test_plans_can_be_sent_to_other_processes(root: Root) -> None:
+def test_plans_can_be_sent_to_other_processes(root: JobLake) -> None:
     _history(root)
     plan = _in_tasks().plan(root.context, T)
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
-def test_a_table_that_is_dropped_meanwhile_comes_back_whole(root: Root) -> None:
+def test_a_table_that_is_dropped_meanwhile_comes_back_whole(root: JobLake) -> None:
     _history(root)
     plan = _in_tasks().plan(root.context, T)
     assert plan is not None
@@ -385,7 +386,7 @@ def test_a_table_that_is_dropped_meanwhile_comes_back_whole(root: Root) -> None:
 
 
 @pytest.mark.parametrize("giant_files", [0, 20_000])
-def test_on_s3_the_same_is_done(s3_root: Root, giant_files: int) -> None:
+def test_on_s3_the_same_is_done(s3_root: JobLake, giant_files: int) -> None:
     _history(s3_root)
     s3_root.dataset("t").shallow_clone(f"{s3_root.uri}/copy", 3)
     job = CleanUp(ALL, allow_young=True, giant_files=giant_files)
@@ -407,14 +408,14 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     def sleep(length: float) -> None:
         waited[0] += length
 
-    monkeypatch.setattr(pacing, "monotonic", lambda: waited[0])
-    monkeypatch.setattr(pacing, "sleep", sleep)
-    pacing._pacer.cache_clear()
+    substitute(monkeypatch, "pacing.monotonic", lambda: waited[0])
+    substitute(monkeypatch, "pacing.sleep", sleep)
+    original("pacing.pacer").cache_clear()
     yield waited
-    pacing._pacer.cache_clear()
+    original("pacing.pacer").cache_clear()
 
 
-def test_files_go_at_the_pace_that_was_asked_for(root: Root, seconds: list[float]) -> None:
+def test_files_go_at_the_pace_that_was_asked_for(root: JobLake, seconds: list[float]) -> None:
     _history(root)
     result = root.run(_now(rate_limit=2), T)[0]
     assert result.effect is not None
@@ -435,13 +436,13 @@ def meanwhile(seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> Callable
             if acts:
                 acts.pop()()
 
-        monkeypatch.setattr(pacing, "sleep", sleep)
+        substitute(monkeypatch, "pacing.sleep", sleep)
 
     return do
 
 
 def test_a_tag_that_comes_while_it_waits_keeps_its_version(
-    root: Root, meanwhile: Callable[[Callable[[], Any]], None]
+    root: JobLake, meanwhile: Callable[[Callable[[], Any]], None]
 ) -> None:
     _history(root)
     last = VERSIONS - 1
@@ -458,7 +459,7 @@ def test_a_tag_that_comes_while_it_waits_keeps_its_version(
 def test_a_later_table_that_comes_while_it_waits_is_not_touched(
     tmp_path: Path, meanwhile: Callable[[Callable[[], Any]], None]
 ) -> None:
-    root = Root(str(tmp_path / "root"), {"manifest_enabled": "false"})
+    root = JobLake(str(tmp_path / "root"), V1)
     _history(root)
     before: list[object] = []
 

@@ -13,7 +13,9 @@ from unittest import mock
 import lance
 import pyarrow as pa
 import pytest
-from tests.support.jobs.roots import DAY, MODES, Root, age
+from tests.support.jobs.lakes import DAY, JobLake, age
+from tests.support.modes import MODES
+from tests.support.patches import substitute, substituted
 from tests.support.scenarios.lifecycle import (
     TABLE,
     Step,
@@ -26,7 +28,6 @@ from tests.support.scenarios.lifecycle import (
 from relance.errors import InvalidInputError, RelanceError, UnsupportedOperationError
 from relance.lifecycle.status import NotFound
 from relance.locations import MARKER_SUFFIX
-from relance.maintenance.removal import orphans
 from relance.maintenance.removal.leftovers import Kept, Kind, Orphan, measure
 from relance.maintenance.removal.orphans import OrphanPlan, Outcome, RemoveDirectory, RemoveOrphans
 from relance.operations.context import Context
@@ -38,7 +39,7 @@ from relance.testing.lifecycle_model import Name, Verb, observe
 HASHED = "0123abcd_n$lost"
 
 
-def _leave(root: Root, directory: str, *, files: int = 3) -> set[str]:
+def _leave(root: JobLake, directory: str, *, files: int = 3) -> set[str]:
     """Leave what a job leaves that was killed before its commit."""
     folder = Path(root.uri) / directory / "data"
     folder.mkdir(parents=True)
@@ -47,7 +48,7 @@ def _leave(root: Root, directory: str, *, files: int = 3) -> set[str]:
     return {f"{directory}/data/{number}.lance" for number in range(files)}
 
 
-def _full_root(root: Root) -> None:
+def _full_root(root: JobLake) -> None:
     """Fill a root with everything that must stay."""
     root.make("live", 1)
     root.make("dropped", 2)
@@ -72,7 +73,7 @@ def _full_root(root: Root) -> None:
         (Path(root.uri) / foreign).write_text("not ours")
 
 
-def _orphans_of(root: Root, number: int | str = "") -> dict[str, set[str]]:
+def _orphans_of(root: JobLake, number: int | str = "") -> dict[str, set[str]]:
     found = {}
     if root.mode.get("dir_listing_enabled") != "false":
         found[f"lost{number}.lance"] = _leave(root, f"lost{number}.lance")
@@ -82,12 +83,12 @@ def _orphans_of(root: Root, number: int | str = "") -> dict[str, set[str]]:
     return found
 
 
-def _files(root: Root) -> set[str]:
+def _files(root: JobLake) -> set[str]:
     """Return the files of directories: not markers, and not the catalog's own table."""
     return {each for each in root.all_keys() if "/" in each and not each.startswith("__manifest/")}
 
 
-def test_only_old_directories_that_nothing_names_go(root: Root) -> None:
+def test_only_old_directories_that_nothing_names_go(root: JobLake) -> None:
     _full_root(root)
     kept = _files(root)
     found = _orphans_of(root)
@@ -115,7 +116,7 @@ def test_only_old_directories_that_nothing_names_go(root: Root) -> None:
     assert root.values("lost") == [9]
 
 
-def test_one_young_file_or_one_of_unknown_age_keeps_a_directory(root: Root) -> None:
+def test_one_young_file_or_one_of_unknown_age_keeps_a_directory(root: JobLake) -> None:
     found = _orphans_of(root)
     age(Path(root.uri), 2 * DAY)
     for directory in found:
@@ -130,7 +131,7 @@ def test_one_young_file_or_one_of_unknown_age_keeps_a_directory(root: Root) -> N
     assert measure([], now) is Kept.UNKNOWN_AGE
 
 
-def test_the_floor_is_lowered_only_by_name(root: Root) -> None:
+def test_the_floor_is_lowered_only_by_name(root: JobLake) -> None:
     for span in (timedelta(hours=23), timedelta(-1)):
         with pytest.raises(InvalidInputError):
             RemoveOrphans(span)
@@ -143,7 +144,7 @@ def test_the_floor_is_lowered_only_by_name(root: Root) -> None:
 
 
 def test_a_directory_with_versions_goes_only_when_that_is_asked_for(tmp_path: Path) -> None:
-    root = Root(str(tmp_path / "root"), MODES["V2"])
+    root = JobLake(str(tmp_path / "root"), MODES["V2"])
     root.make("other", 1)
     lance.write_dataset(pa.table({"a": [4]}), f"{root.uri}/{HASHED}")
     age(tmp_path / "root", 2 * DAY)
@@ -159,7 +160,7 @@ def test_a_directory_with_versions_goes_only_when_that_is_asked_for(tmp_path: Pa
 
 
 def test_a_directory_that_a_clone_reads_stays_until_the_clone_is_gone(tmp_path: Path) -> None:
-    root = Root(str(tmp_path / "root"), MODES["V2"])
+    root = JobLake(str(tmp_path / "root"), MODES["V2"])
     root.make("other", 1)
     base = lance.write_dataset(pa.table({"a": [4]}), f"{root.uri}/{HASHED}")
     base.shallow_clone(f"{root.uri}/clone.lance", base.version)
@@ -180,14 +181,14 @@ def test_a_directory_that_a_clone_reads_stays_until_the_clone_is_gone(tmp_path: 
 
 
 def test_without_its_manifest_a_root_is_left_alone(tmp_path: Path) -> None:
-    Root(str(tmp_path / "root"), {}).make("t", 1)
-    root = Root(str(tmp_path / "root"), MODES["V1"])
+    JobLake(str(tmp_path / "root"), {}).make("t", 1)
+    root = JobLake(str(tmp_path / "root"), MODES["V1"])
     _leave(root, "lost.lance")
     age(tmp_path / "root", 2 * DAY)
     assert isinstance(root.run(RemoveOrphans())[0].error, UnsupportedOperationError)
 
 
-def test_what_becomes_a_table_after_the_plan_stays(root: Root) -> None:
+def test_what_becomes_a_table_after_the_plan_stays(root: JobLake) -> None:
     found = _orphans_of(root)
     age(Path(root.uri), 2 * DAY)
     plan = RemoveOrphans().plan(root.context, ())
@@ -207,15 +208,15 @@ def test_what_becomes_a_table_after_the_plan_stays(root: Root) -> None:
         assert root.all_keys(directory) == before[directory]
 
 
-def test_killed_at_any_delete_the_next_run_finishes(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_any_delete_the_next_run_finishes(root: JobLake, monkeypatch: pytest.MonkeyPatch) -> None:
     _orphans_of(root)
     age(Path(root.uri), 2 * DAY)
     storage = type(root.context.storage)
     plan = RemoveOrphans().plan(root.context, ())
     assert plan is not None
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "delete_many", mock.Mock(side_effect=KeyboardInterrupt))
-        patch.setattr(storage, "delete_below", mock.Mock(side_effect=KeyboardInterrupt))
+        substitute(patch, "storage.delete_many", mock.Mock(side_effect=KeyboardInterrupt), on=storage)
+        substitute(patch, "storage.delete_below", mock.Mock(side_effect=KeyboardInterrupt), on=storage)
         for task in plan.tasks:
             with pytest.raises(KeyboardInterrupt):
                 task.run(root.context)
@@ -225,7 +226,7 @@ def test_killed_at_any_delete_the_next_run_finishes(root: Root, monkeypatch: pyt
     assert root.catalog.table_status(["lost"]) == NotFound(("lost",))
 
 
-def test_creates_and_drops_that_run_meanwhile_are_whole(root: Root) -> None:
+def test_creates_and_drops_that_run_meanwhile_are_whole(root: JobLake) -> None:
     stop, cycle_ended = threading.Event(), threading.Event()
     made: list[int] = []
     failures: list[RelanceError] = []
@@ -269,7 +270,7 @@ def test_creates_and_drops_that_run_meanwhile_are_whole(root: Root) -> None:
         assert root.values(f"t{number}") == [number]
 
 
-def test_on_s3_the_same_is_done(s3_root: Root) -> None:
+def test_on_s3_the_same_is_done(s3_root: JobLake) -> None:
     s3_root.make("t", 1)
     storage = s3_root.context.storage
     for directory in ("lost.lance", HASHED):
@@ -341,6 +342,6 @@ def test_without_the_marker_a_create_that_slept_loses_its_files() -> None:
             context.storage.delete(each.key)
         return mock.Mock(error=None, files=1, bytes=1)
 
-    with mock.patch.object(orphans, "_purge_at_home", delete):
+    with substituted("orphans.purge_at_home", delete):
         result = _explore(creates("b"), Budget())
     assert result.violation is not None

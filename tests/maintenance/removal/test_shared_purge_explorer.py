@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from typing import Any
-from unittest import mock
 
 import pytest
+from tests.support.patches import original, substituted
 from tests.support.scenarios.lifecycle import (
     TABLE,
     Step,
@@ -23,11 +23,8 @@ from tests.support.scenarios.lifecycle import (
 )
 
 from relance.lifecycle.marker_store import StoredMarker
-from relance.maintenance.removal import expired_drops
 from relance.maintenance.removal.expired_drops import PurgeDropped
-from relance.operations import shared_purge
 from relance.operations.context import Context
-from relance.operations.directory import claims
 from relance.testing.explorer import Budget, Exploration, explore
 from relance.testing.lifecycle_model import Verb
 
@@ -94,23 +91,23 @@ def test_no_order_of_requests_loses_a_table(actors: Sequence[Sequence[Step]], bu
 
 
 def test_without_the_claim_tasks_delete_the_files_of_an_undropped_table() -> None:
-    with mock.patch.object(expired_drops, "hold"):
+    with substituted("expired_drops.check_claim"):
         result = _explore([[purges_in_tasks()], [undrops()]], Budget(), start=DROPPED)
     assert result.violation is not None
 
 
 def test_without_a_token_of_its_own_the_end_of_a_purge_is_done_twice_over_a_later_table() -> None:
-    real = claims.claim_purge
+    real = original("shared_purge.claim_purge")
 
-    def shared(context: Context, name: str, over: StoredMarker, token: str | None = None) -> claims.Claim:
+    def shared(context: Context, name: str, over: StoredMarker, token: str | None = None) -> Any:
         return real(context, name, over, token or over.marker.token)
 
-    with mock.patch.object(shared_purge, "claim_purge", shared):
+    with substituted("shared_purge.claim_purge", shared):
         result = _explore([[purges_in_tasks()], [purges_in_tasks(), creates("b")]], Budget(), start=DROPPED)
     assert result.violation is not None
 
 
 def test_if_tasks_deleted_manifests_a_lost_one_would_delete_those_of_a_later_table() -> None:
-    with mock.patch.object(expired_drops, "is_never_named_twice", return_value=True):
+    with substituted("expired_drops.is_never_named_twice", return_value=True):
         result = _explore([[lost_tasks()], [purges_in_tasks(), creates("b")]], Budget(), start=DROPPED)
     assert result.violation is not None

@@ -28,8 +28,9 @@ from tests.support.jobs.rows import (
     rows,
     unused_files,
 )
-from tests.support.roots import V1, LocalPlace, drop, ipc, local_place
-from tests.support.rows import V2
+from tests.support.modes import V1, V2
+from tests.support.patches import substitute
+from tests.support.roots import LocalPlace, drop, ipc, local_place
 
 from relance.errors import ConcurrentModificationError, TableNotFoundError
 from relance.maintenance.execute import Run
@@ -106,7 +107,7 @@ def test_a_repair_that_fails_is_no_reason_to_leave_rows_out(
     prepared = prepare(place, job)
     event(place)
     plan, values = prepared
-    monkeypatch.setattr(type(plan.rewrite), "prepare", _raise_a_conflict)
+    substitute(monkeypatch, "row_changes.prepare", _raise_a_conflict, on=type(plan.rewrite))
     with pytest.raises(ConcurrentModificationError, match="cleaned up meanwhile"):
         plan.finish(context_of(place), values)
     assert unused_files(place) == set()

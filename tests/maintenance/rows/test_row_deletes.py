@@ -8,6 +8,7 @@ from typing import Any
 
 import lance
 import pytest
+from tests.support.codes import INVALID_INPUT, TABLE_NOT_FOUND
 from tests.support.jobs import meanwhile
 from tests.support.jobs.rows import (
     GIANT,
@@ -30,18 +31,9 @@ from tests.support.jobs.rows import (
     rows,
     unused_files,
 )
-from tests.support.roots import (
-    INVALID_INPUT,
-    TABLE_NOT_FOUND,
-    V1,
-    LocalPlace,
-    Place,
-    S3Place,
-    drop,
-    ipc,
-    local_place,
-)
-from tests.support.rows import V2
+from tests.support.modes import V1, V2
+from tests.support.patches import substitute
+from tests.support.roots import LocalPlace, Place, S3Place, drop, ipc, local_place
 
 from relance.errors import (
     ConcurrentModificationError,
@@ -112,8 +104,8 @@ def test_the_result_is_that_of_lances_delete(
 def test_an_index_is_asked_once_and_changes_nothing(
     flat: LocalPlace, monkeypatch: pytest.MonkeyPatch, known: int, sparse: float
 ) -> None:
-    monkeypatch.setattr(row_deletes, "_KNOWN", known)
-    monkeypatch.setattr(row_deletes, "_SPARSE", sparse)
+    substitute(monkeypatch, "row_deletes.most_known_rows", known)
+    substitute(monkeypatch, "row_deletes.sparse_share", sparse)
     make(flat)
     opened(flat).create_scalar_index("id", "BTREE")
     opened(flat).create_scalar_index("name", "BITMAP")

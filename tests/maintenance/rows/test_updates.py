@@ -10,6 +10,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.codes import INVALID_INPUT, UNSUPPORTED
 from tests.support.jobs import meanwhile
 from tests.support.jobs.rows import (
     GIANT,
@@ -29,7 +30,7 @@ from tests.support.jobs.rows import (
     result_of,
     unused_files,
 )
-from tests.support.roots import INVALID_INPUT, UNSUPPORTED, LocalPlace, Place, S3Place, drop
+from tests.support.roots import LocalPlace, Place, S3Place, drop
 
 from relance.errors import ConcurrentModificationError, OutcomeUnknownError
 from relance.maintenance.rows import updates

@@ -7,7 +7,8 @@ from datetime import timedelta
 import lance
 import pyarrow as pa
 import pytest
-from tests.support.roots import COMPATIBILITY, S3Place, ipc
+from tests.support.modes import COMPATIBILITY
+from tests.support.roots import S3Place, ipc
 from tests.support.servers import S3Server
 
 from relance import DirectoryNamespace

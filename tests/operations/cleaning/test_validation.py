@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.cleaning import ID, Lake, with_versions
+from tests.support.cleaning import ID, VersionedTable, with_versions
 
 from relance.errors import TableNotFoundError
 
 
-def _data_file(lake: Lake, version: int | None = None) -> Path:
+def _data_file(lake: VersionedTable, version: int | None = None) -> Path:
     fragment = lake.dataset(version).get_fragments()[0]
     return Path(lake.uri) / "data" / str(fragment.data_files()[0].path)
 
 
-def test_a_whole_table_is_whole(lake: Lake) -> None:
+def test_a_whole_table_is_whole(lake: VersionedTable) -> None:
     with_versions(lake)
     found = lake.catalog.validate_table(ID)
     assert found.ok
@@ -29,7 +29,7 @@ def test_a_whole_table_is_whole(lake: Lake) -> None:
     assert every.files == len(lake.files())
 
 
-def test_a_missing_file_is_named(lake: Lake) -> None:
+def test_a_missing_file_is_named(lake: VersionedTable) -> None:
     with_versions(lake)
     gone = _data_file(lake)
     gone.unlink()
@@ -38,7 +38,7 @@ def test_a_missing_file_is_named(lake: Lake) -> None:
     assert found.missing == (f"data/{gone.name}",)
 
 
-def test_a_file_that_only_an_old_version_misses_is_found_when_asked(lake: Lake) -> None:
+def test_a_file_that_only_an_old_version_misses_is_found_when_asked(lake: VersionedTable) -> None:
     with_versions(lake)
     gone = _data_file(lake, 1)
     gone.unlink()
@@ -47,7 +47,7 @@ def test_a_file_that_only_an_old_version_misses_is_found_when_asked(lake: Lake) 
 
 
 @pytest.mark.parametrize("left", [0, 10])
-def test_a_file_that_was_cut_off_is_unreadable(lake: Lake, left: int) -> None:
+def test_a_file_that_was_cut_off_is_unreadable(lake: VersionedTable, left: int) -> None:
     with_versions(lake)
     cut = _data_file(lake)
     cut.write_bytes(cut.read_bytes()[:left])
@@ -55,10 +55,10 @@ def test_a_file_that_was_cut_off_is_unreadable(lake: Lake, left: int) -> None:
     assert not found.ok
     assert len(found.unreadable) == 1
     assert found.unreadable[0].startswith(f"data/{cut.name}: ")
-    assert str(lake.root) not in found.unreadable[0]
+    assert str(lake.lake.uri) not in found.unreadable[0]
 
 
-def test_a_table_with_deletions_and_an_index_is_whole(lake: Lake) -> None:
+def test_a_table_with_deletions_and_an_index_is_whole(lake: VersionedTable) -> None:
     lake.make(list(range(100)))
     dataset = lake.dataset()
     dataset.create_scalar_index("a", "BTREE")
@@ -70,6 +70,6 @@ def test_a_table_with_deletions_and_an_index_is_whole(lake: Lake) -> None:
     assert lake.catalog.validate_table(ID).missing == (f"_deletions/{deletion.name}",)
 
 
-def test_what_is_not_there_cannot_be_validated(lake: Lake) -> None:
+def test_what_is_not_there_cannot_be_validated(lake: VersionedTable) -> None:
     with pytest.raises(TableNotFoundError):
         lake.catalog.validate_table(ID)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.roots import COMPATIBILITY, V1, LocalPlace, local_place
-from tests.support.rows import V2, quiet
+from tests.support.modes import COMPATIBILITY, V1, V2
+from tests.support.roots import LocalPlace, local_place
+from tests.support.rows import quiet
 
 from relance import DirectoryNamespace
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.roots import (
-    BRANCH_NOT_FOUND,
-    INVALID_INPUT,
-    TABLE_NOT_FOUND,
-    VERSION_NOT_FOUND,
-    LocalPlace,
-)
+from tests.support.codes import BRANCH_NOT_FOUND, INVALID_INPUT, TABLE_NOT_FOUND, VERSION_NOT_FOUND
+from tests.support.roots import LocalPlace
 from tests.support.rows import add, count, make, opened, people, refused_unchanged
 
 from relance import DirectoryNamespace

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.roots import INTERNAL, INVALID_INPUT, LocalPlace, ipc, refused
+from tests.support.codes import INTERNAL, INVALID_INPUT
+from tests.support.patches import substitute
+from tests.support.roots import LocalPlace, ipc, refused
 from tests.support.rows import count, make, people, query, refused_unchanged
 
 from relance import DirectoryNamespace
@@ -67,6 +69,6 @@ def test_a_panic_of_lance_is_an_error_like_others(
 ) -> None:
     make(catalog)
     # What the check would find, Lance is given here.
-    monkeypatch.setattr("relance.operations.data.count.check_expressions", lambda _: None)
+    substitute(monkeypatch, "rows.check_count_expressions", lambda _: None)
     with refused(INTERNAL):
         count(catalog, predicate="id = ?")

@@ -9,29 +9,16 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from tests.support.roots import (
+from tests.support.codes import (
     BRANCH_NOT_FOUND,
-    COMPATIBILITY,
     CONCURRENT_MODIFICATION,
     INVALID_INPUT,
-    TABLE_NOT_FOUND,
-    LocalPlace,
-    ipc,
-    local_place,
-)
-from tests.support.rows import (
     SCHEMA_VALIDATION,
-    V2,
-    add,
-    count,
-    ids,
-    make,
-    opened,
-    people,
-    query,
-    quiet,
-    refused_unchanged,
+    TABLE_NOT_FOUND,
 )
+from tests.support.modes import COMPATIBILITY, V2
+from tests.support.roots import LocalPlace, ipc, local_place
+from tests.support.rows import add, count, ids, make, opened, people, query, quiet, refused_unchanged
 
 from relance import DirectoryNamespace
 from relance.errors import (

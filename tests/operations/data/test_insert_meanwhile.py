@@ -9,21 +9,14 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.operations.data.conftest import MODES
-from tests.support.roots import (
-    CONCURRENT_MODIFICATION,
-    UNSUPPORTED,
-    LocalPlace,
-    S3Place,
-    ipc,
-    local_place,
-    refused,
-)
+from tests.support.codes import CONCURRENT_MODIFICATION, UNSUPPORTED
+from tests.support.patches import original, substitute
+from tests.support.roots import LocalPlace, S3Place, ipc, local_place, refused
 from tests.support.rows import add, count, ids, make, people, quiet
 from tests.support.servers import S3Server
 
 from relance import DirectoryNamespace
 from relance.errors import ServiceUnavailableError
-from relance.operations.create import create
 
 
 def test_a_table_dropped_while_it_is_written_is_told(
@@ -53,7 +46,7 @@ def test_a_write_is_not_taken_back_by_a_store_that_fails_after_it(
 
     def last(*arguments: Any, **named: Any) -> Any:
         counts = real(*arguments, **named)
-        monkeypatch.setattr("relance.operations.targets.visible_table", unavailable)
+        substitute(monkeypatch, "rows.visible_table", unavailable)
         monkeypatch.setattr(lance.LanceDataset, "read_transaction", unavailable)
         return counts
 
@@ -90,13 +83,14 @@ def test_two_clients_insert_into_a_declared_table_and_both_arrive(
     place: LocalPlace, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog.declare_table({"id": ["t"]})
+    create = original("rows.create_for_insert")
 
     def late(*arguments: Any) -> Any:
         monkeypatch.undo()
         add(place.open(), people([1]))
         return create(*arguments)
 
-    monkeypatch.setattr("relance.operations.data.insert.create", late)
+    substitute(monkeypatch, "rows.create_for_insert", late)
     assert add(catalog, people([2])).version == 2
     assert ids(catalog) == [1, 2]
 

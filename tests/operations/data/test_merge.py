@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.roots import BRANCH_NOT_FOUND, INVALID_INPUT, TABLE_NOT_FOUND, LocalPlace, ipc
-from tests.support.rows import SCHEMA_VALIDATION, make, opened, people, query, refused_unchanged
+from tests.support.codes import BRANCH_NOT_FOUND, INVALID_INPUT, SCHEMA_VALIDATION, TABLE_NOT_FOUND
+from tests.support.roots import LocalPlace, ipc
+from tests.support.rows import make, opened, people, query, refused_unchanged
 
 from relance import DirectoryNamespace
 

@@ -8,15 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_namespace import QueryTableRequest
-from tests.support.roots import (
+from tests.support.codes import (
     BRANCH_NOT_FOUND,
     INVALID_INPUT,
     TABLE_NOT_FOUND,
     UNSUPPORTED,
     VERSION_NOT_FOUND,
-    LocalPlace,
-    ipc,
 )
+from tests.support.roots import LocalPlace, ipc
 from tests.support.rows import add, ids, make, opened, people, query, refused_unchanged
 
 from relance import DirectoryNamespace

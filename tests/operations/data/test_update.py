@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.roots import (
-    BRANCH_NOT_FOUND,
-    INVALID_INPUT,
-    TABLE_NOT_FOUND,
-    UNSUPPORTED,
-    LocalPlace,
-)
+from tests.support.codes import BRANCH_NOT_FOUND, INVALID_INPUT, TABLE_NOT_FOUND, UNSUPPORTED
+from tests.support.roots import LocalPlace
 from tests.support.rows import make, opened, query, refused_unchanged
 
 from relance import DirectoryNamespace

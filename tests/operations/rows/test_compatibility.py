@@ -13,15 +13,7 @@ from typing import Any
 
 import lance
 import pytest
-from tests.support.manifest_lakes import (
-    COMPATIBILITY,
-    CONCURRENT_MODIFICATION,
-    NAMESPACE_EXISTS,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    V1,
-    V2,
-    Lake,
+from tests.support.calls import (
     all_tables,
     assert_gone,
     assert_whole,
@@ -34,8 +26,6 @@ from tests.support.manifest_lakes import (
     generations,
     make,
     namespaces,
-    numbers,
-    refused,
     register,
     rename,
     rows,
@@ -43,11 +33,14 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.codes import CONCURRENT_MODIFICATION, NAMESPACE_EXISTS, TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.lakes import Lake
+from tests.support.modes import COMPATIBILITY, V1, V2
+from tests.support.patches import substitute
 from tests.support.root_checks import check_all_versions
+from tests.support.roots import numbers, refused
 
 from relance import DirectoryNamespace
-from relance.operations.directory import create as directory_create
-from relance.operations.directory import declare as directory_declare
 from relance.storage.protocol import ObjectStorage
 
 
@@ -434,8 +427,8 @@ def test_a_create_that_slept_while_its_name_came_and_went_holds_no_name(
         make(other, "t")
         drop(other, "t")
 
-    monkeypatch.setattr(directory_create, "require_create_only", sleep)
-    monkeypatch.setattr(directory_declare, "require_create_only", sleep)
+    substitute(monkeypatch, "create.require_create_only", sleep)
+    substitute(monkeypatch, "declare.require_create_only", sleep)
     with refused(CONCURRENT_MODIFICATION):
         act(lake.open(), "t")
     # At no moment did two rows lead to the directory: that of the drop, and one that holds the name.

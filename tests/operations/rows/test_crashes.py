@@ -18,10 +18,7 @@ from typing import Any
 
 import pytest
 from lance_namespace.errors import LanceNamespaceError
-from tests.support.manifest_lakes import (
-    MODES,
-    V1,
-    V2,
+from tests.support.calls import (
     declare,
     deregister,
     describe,
@@ -36,6 +33,8 @@ from tests.support.manifest_lakes import (
     spaces,
     tables,
 )
+from tests.support.internals import context_of
+from tests.support.modes import MANIFEST_MODES, V1, V2
 from tests.support.mortal_clients import Answer, Death, commit_answered, make_mortal
 from tests.support.root_checks import check_rows, open_root, orphans
 
@@ -68,11 +67,11 @@ class Case:
     """Looks at what the operation changes beside what users see."""
     half_way: Act | None = None
     """Does the first half of an operation that consists of two."""
-    modes: tuple[str, ...] = tuple(MODES)
+    modes: tuple[str, ...] = tuple(MANIFEST_MODES)
 
 
 def _root(catalog: DirectoryNamespace) -> Path:
-    return Path(catalog._context.root.uri)
+    return Path(context_of(catalog).root.uri)
 
 
 def _registers(path: str) -> Act:
@@ -180,9 +179,9 @@ class Template:
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return a root for each mode, with a bit of everything."""
-    made = {mode: tmp_path_factory.mktemp("base") / "root" for mode in MODES}
+    made = {mode: tmp_path_factory.mktemp("base") / "root" for mode in MANIFEST_MODES}
     for mode, folder in made.items():
-        catalog = Template(folder, MODES[mode], ManualClock()).open(folder)
+        catalog = Template(folder, MANIFEST_MODES[mode], ManualClock()).open(folder)
         spaces(catalog, "s", "s/d")
         make(catalog, "t", 1, 2, properties={"owner": "me"})
         make(catalog, "other", 3)
@@ -219,7 +218,7 @@ class Start:
 def start(request: pytest.FixtureRequest, bases: dict[str, Path], tmp_path: Path) -> Start:
     """Return each operation in each mode."""
     case, mode = PARAMETERS[request.param]
-    template = Template(tmp_path / "template", MODES[mode], ManualClock())
+    template = Template(tmp_path / "template", MANIFEST_MODES[mode], ManualClock())
     shutil.copytree(bases[mode], template.folder)
     case.before(template.open(template.folder))
     return Start(case, template)

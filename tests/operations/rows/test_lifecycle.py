@@ -9,14 +9,8 @@ from typing import Any
 import lance
 import lancedb
 import pytest
-from tests.support.manifest_lakes import (
+from tests.support.calls import (
     IMPLEMENTATION,
-    INVALID_INPUT,
-    INVALID_TABLE_STATE,
-    NAMESPACE_NOT_FOUND,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    Lake,
     assert_gone,
     assert_whole,
     declare,
@@ -26,8 +20,6 @@ from tests.support.manifest_lakes import (
     generations,
     ident,
     make,
-    numbers,
-    refused,
     register,
     rename,
     rows,
@@ -35,6 +27,15 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.codes import (
+    INVALID_INPUT,
+    INVALID_TABLE_STATE,
+    NAMESPACE_NOT_FOUND,
+    TABLE_EXISTS,
+    TABLE_NOT_FOUND,
+)
+from tests.support.lakes import Lake
+from tests.support.roots import numbers, refused
 
 from relance import DirectoryNamespace
 from relance.clock import to_millis

@@ -15,12 +15,10 @@ import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.internals import manifest_of
 from tests.support.managed_versions import (
-    COMPATIBILITY,
-    MODES,
     MORE_ROWS,
     ROWS,
-    V2,
     assert_in_step,
     cut_after_each_write,
     directory_of,
@@ -34,6 +32,8 @@ from tests.support.managed_versions import (
     version_rows,
     versions,
 )
+from tests.support.modes import COMPATIBILITY, MANIFEST_MODES, V2
+from tests.support.patches import original, substitute
 from tests.support.paths import REPOSITORY
 from tests.support.racing import Outcome, team
 from tests.support.roots import ipc, refused
@@ -57,10 +57,10 @@ INTERNAL = 18
 INVALID_TABLE_STATE = 19
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=MANIFEST_MODES)
 def mode(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The properties that open a root in each mode that has a manifest."""
-    return MODES[request.param]
+    return MANIFEST_MODES[request.param]
 
 
 @pytest.fixture
@@ -175,9 +175,7 @@ class TestNativeClients:
         catalog = managed(root, V2)
         create(catalog, "t")
         opened(catalog, "t")
-        manifest = catalog._context.manifest
-        assert manifest is not None
-        manifest.set_metadata({WRITER_FLAGS_KEY: "0"})
+        manifest_of(catalog).set_metadata({WRITER_FLAGS_KEY: "0"})
         with pytest.raises(LanceNamespaceError) as caught:
             self.open_native(root, V2).create_namespace(_request("CreateNamespaceRequest", id=["m"]))
         assert int(caught.value.code) == INTERNAL
@@ -274,7 +272,7 @@ class TestCreate:
 
     def test_four_processes_that_want_the_same_version(self, tmp_path: Path) -> None:
         with team(4) as racers:
-            for how, mode in MODES.items():
+            for how, mode in MANIFEST_MODES.items():
                 root = tmp_path / how
                 catalog = managed(root, mode)
                 for number in range(2):
@@ -385,16 +383,15 @@ class TestAdoption:
 
 def on_commit(monkeypatch: pytest.MonkeyPatch, catalog: DirectoryNamespace, act: Callable[[], Any]) -> None:
     """Do something once, right after the next commit of the manifest."""
-    manifest = catalog._context.manifest
-    assert manifest is not None
-    commit, waiting = type(manifest).commit, [act]
+    kind = type(manifest_of(catalog))
+    commit, waiting = original("manifest.commit", on=kind), [act]
 
     def and_then(self: Any, *args: Any) -> None:
         commit(self, *args)
         if waiting:
             waiting.pop()()
 
-    monkeypatch.setattr(type(manifest), "commit", and_then)
+    substitute(monkeypatch, "manifest.commit", and_then, on=kind)
 
 
 BATCH = (("t", 2, b"t2"), ("u", 2, b"u2"), ("t", 3, b"t3"))
@@ -514,7 +511,7 @@ class TestPowerCuts:
         def refuse(*_: Any) -> None:
             raise PermissionDeniedError("read only")
 
-        monkeypatch.setattr("relance.operations.managed_versions.synchronise", refuse)
+        substitute(monkeypatch, "managed_versions.synchronise", refuse)
         assert versions(fresh.reopen(), "u") == [1, 2]
         with pytest.raises(PermissionDeniedError):
             versions(fresh.reopen(), "t")
@@ -806,16 +803,16 @@ class TestEveryOrder:
     @pytest.mark.parametrize(
         ("name", "guard", "without"),
         [
-            ("a chain and one who goes past", "operations.managed_versions.put_final", _overwrites),
-            ("a chain and one who goes past", "version_store.agreement.is_copy", lambda *_: True),
-            ("a writer and a reader", "operations.managed_versions.copy_staged", lambda *_: frozenset()),
+            ("a chain and one who goes past", "managed_versions.put_final", _overwrites),
+            ("a chain and one who goes past", "managed_versions.is_copy", lambda *_: True),
+            ("a writer and a reader", "managed_versions.copy_staged", lambda *_: frozenset()),
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
     def test_without_one_of_its_guards_the_explorer_finds_what_breaks(
         self, name: str, guard: str, without: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(f"relance.{guard}", without)
+        substitute(monkeypatch, guard, without)
         assert explore(make_scenario(*SCENARIOS[name]), ONE_CRASH).violation is not None
 
 
@@ -836,7 +833,7 @@ def test_on_an_object_store(moto_server: S3Server, moto_bucket: str) -> None:
     assert (opened(catalog, "u", version=3).count_rows(), versions(catalog, "u")) == (3, [3, 4])
 
 
-@pytest.mark.parametrize("how", MODES)
+@pytest.mark.parametrize("how", MANIFEST_MODES)
 def test_pylance_and_lancedb_never_abort_the_interpreter(how: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.support.managed_clients", str(tmp_path), how],

@@ -6,11 +6,7 @@ from datetime import timedelta
 
 import pytest
 from lance_namespace.errors import UnsupportedOperationError
-from tests.support.manifest_lakes import (
-    TABLE_NOT_FOUND,
-    V1,
-    V2,
-    Lake,
+from tests.support.calls import (
     assert_gone,
     assert_whole,
     declare,
@@ -20,7 +16,6 @@ from tests.support.manifest_lakes import (
     exists,
     generations,
     make,
-    refused,
     register,
     rename,
     rows,
@@ -28,8 +23,12 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.codes import TABLE_NOT_FOUND
+from tests.support.lakes import Lake
+from tests.support.modes import V1, V2
+from tests.support.patches import substitute
+from tests.support.roots import refused
 
-from relance.operations import migration
 from relance.operations.migration import MigrationProgress
 
 
@@ -119,7 +118,7 @@ def test_a_second_run_finds_nothing_to_do(lake: Lake) -> None:
 
 
 def test_a_run_that_is_stopped_is_taken_up_by_the_next(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migration, "_BATCH", 3)
+    substitute(monkeypatch, "migration.batch", 3)
     seen: list[MigrationProgress] = []
 
     def stop(progress: MigrationProgress) -> None:

@@ -6,16 +6,8 @@ from typing import Any
 
 import lancedb
 import pytest
-from tests.support.manifest_lakes import (
+from tests.support.calls import (
     IMPLEMENTATION,
-    INVALID_INPUT,
-    NAMESPACE_EXISTS,
-    NAMESPACE_NOT_EMPTY,
-    NAMESPACE_NOT_FOUND,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    V1,
-    Lake,
     all_tables,
     assert_whole,
     declare,
@@ -24,13 +16,23 @@ from tests.support.manifest_lakes import (
     ident,
     make,
     namespaces,
-    refused,
     rename,
     rows,
     space_exists,
     spaces,
     tables,
 )
+from tests.support.codes import (
+    INVALID_INPUT,
+    NAMESPACE_EXISTS,
+    NAMESPACE_NOT_EMPTY,
+    NAMESPACE_NOT_FOUND,
+    TABLE_EXISTS,
+    TABLE_NOT_FOUND,
+)
+from tests.support.lakes import Lake
+from tests.support.modes import V1
+from tests.support.roots import refused
 
 from relance import DirectoryNamespace
 

@@ -6,12 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.support.manifest_lakes import (
-    INVALID_TABLE_STATE,
-    NAMESPACE_EXISTS,
-    NAMESPACE_NOT_FOUND,
-    TABLE_EXISTS,
-    Lake,
+from tests.support.calls import (
     all_tables,
     assert_gone,
     assert_whole,
@@ -23,12 +18,15 @@ from tests.support.manifest_lakes import (
     ident,
     make,
     namespaces,
-    refused,
     rename,
     space_exists,
     spaces,
     tables,
 )
+from tests.support.codes import INVALID_TABLE_STATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND, TABLE_EXISTS
+from tests.support.internals import manifest_of
+from tests.support.lakes import Lake
+from tests.support.roots import refused
 
 from relance import DirectoryNamespace
 from relance.lifecycle.status import SoftDeleted
@@ -260,10 +258,10 @@ def test_a_large_branch_goes_and_comes_back_in_one_commit_each(lake: Lake) -> No
     for number in range(15):
         declare(catalog, f"big/n{number}/t")
     before = lake.manifest_rows()
-    version = catalog._context.manifest.latest().version  # type: ignore[union-attr]  # it has one
+    version = manifest_of(catalog).latest().version
     cascade(catalog, "big")
     assert len(catalog.undrop_namespace(["big"])) == 31
-    assert catalog._context.manifest.latest().version == version + 2  # type: ignore[union-attr]
+    assert manifest_of(catalog).latest().version == version + 2
     assert lake.manifest_rows() == before
 
 

@@ -21,8 +21,7 @@ from lance_namespace import (
     ListTablesRequest,
     RegisterTableRequest,
 )
-from tests.support.manifest_lakes import (
-    Lake,
+from tests.support.calls import (
     all_tables,
     assert_gone,
     assert_whole,
@@ -32,17 +31,16 @@ from tests.support.manifest_lakes import (
     drop,
     generations,
     ident,
-    ipc,
     make,
     namespaces,
-    numbers,
-    refused,
     rename,
     rows,
     spaces,
     tables,
     write,
 )
+from tests.support.lakes import Lake
+from tests.support.roots import numbers, refused, stream_of
 
 
 def native(lake: Lake) -> Any:
@@ -87,8 +85,8 @@ def test_native_reads_what_we_wrote(v2: Lake) -> None:
 def test_we_read_what_native_wrote(v2: Lake) -> None:
     theirs = native(v2)
     theirs.create_namespace(CreateNamespaceRequest(id=["a"], properties={"owner": "me"}))
-    theirs.create_table(CreateTableRequest(id=["t"], properties={"n": "1"}), ipc(1))
-    theirs.create_table(CreateTableRequest(id=["a", "t"]), ipc(2))
+    theirs.create_table(CreateTableRequest(id=["t"], properties={"n": "1"}), stream_of(1))
+    theirs.create_table(CreateTableRequest(id=["a", "t"]), stream_of(2))
     theirs.declare_table(DeclareTableRequest(id=["a", "d"]))
     catalog = v2.open()
     assert namespaces(catalog) == ["a"]
@@ -104,14 +102,14 @@ def test_the_lifecycle_works_on_what_native_wrote_and_native_goes_on(v2: Lake) -
     theirs = native(v2)
     theirs.create_namespace(CreateNamespaceRequest(id=["a"]))
     for number, path in enumerate(("t", "a/t", "a/u")):
-        theirs.create_table(CreateTableRequest(id=ident(path)), ipc(number))
+        theirs.create_table(CreateTableRequest(id=ident(path)), stream_of(number))
     catalog = v2.open()
     drop(catalog, "t")
     drop(catalog, "a/t")
     rename(catalog, "a/u", "u")
     # Native rewrites the whole manifest with each of these.
     theirs.create_namespace(CreateNamespaceRequest(id=["b"]))
-    theirs.create_table(CreateTableRequest(id=["a", "t"]), ipc(7))
+    theirs.create_table(CreateTableRequest(id=["a", "t"]), stream_of(7))
     theirs.drop_table(DropTableRequest(id=["u"]))
     assert all_tables(catalog) == ["a/t"]
     assert rows(catalog, "a/t") == [7]
@@ -209,7 +207,7 @@ def test_compatibility_mode_and_native_v2_share_root_tables(compatible: Lake) ->
     theirs = native(compatible)
     assert their_tables(theirs) == ["t", "u"]
     assert their_rows(theirs, "t") == [1]
-    theirs.create_table(CreateTableRequest(id=["v"]), ipc(3))
+    theirs.create_table(CreateTableRequest(id=["v"]), stream_of(3))
     assert_whole(compatible.open(), "v", 3)
     drop(catalog, "t")
     assert their_tables(native(compatible)) == ["u", "v"]

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 from lance_namespace import ListNamespacesRequest, ListTablesRequest
+from tests.support.calls import namespaces, spaces, tables
+from tests.support.codes import INTERNAL
 from tests.support.interleaving import Interleaving, open_native, steps, values
-from tests.support.manifest_lakes import COMPATIBILITY, MODES, V2, namespaces, spaces, tables
+from tests.support.modes import COMPATIBILITY, MANIFEST_MODES, V2
 from tests.support.native_processes import CONTESTED, SideBySide
 from tests.support.race_processes import Event
 from tests.support.racing import Team, team
 from tests.support.root_checks import check_all_versions, check_rows, open_root
-from tests.support.roots import INTERNAL
 
 LONG = os.environ.get("RELANCE_PROFILE") == "long"
 SEEDS = range(40 if LONG else 1)
@@ -52,9 +53,9 @@ def pair() -> Iterator[Team]:
         yield found
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MANIFEST_MODES)
 def test_both_at_once_lose_no_acknowledged_operation(mode: str, pair: Team, tmp_path: Path) -> None:
-    root, properties = tmp_path / "root", MODES[mode]
+    root, properties = tmp_path / "root", MANIFEST_MODES[mode]
     catalog = open_root(root, properties)
     spaces(catalog, "s")
     raced = pair.race(

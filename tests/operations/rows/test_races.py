@@ -16,6 +16,8 @@ from typing import Any
 
 import lance
 import pytest
+from tests.support.codes import CONCURRENT_MODIFICATION, TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.modes import COMPATIBILITY, V2
 from tests.support.race_processes import (
     Action,
     Create,
@@ -35,8 +37,7 @@ from tests.support.race_processes import (
     WithUpkeep,
 )
 from tests.support.racing import Outcome, Team, team
-from tests.support.root_checks import COMPATIBILITY, V2, check_all_versions, check_rows, open_root, orphans
-from tests.support.roots import CONCURRENT_MODIFICATION, TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.root_checks import check_all_versions, check_rows, open_root, orphans
 
 from relance import DirectoryNamespace
 

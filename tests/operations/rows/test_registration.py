@@ -8,14 +8,7 @@ from typing import Any
 import lance
 import pytest
 from lance_namespace.errors import LanceNamespaceError
-from tests.support.manifest_lakes import (
-    INVALID_INPUT,
-    INVALID_TABLE_STATE,
-    NAMESPACE_NOT_FOUND,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    V1,
-    Lake,
+from tests.support.calls import (
     assert_gone,
     assert_whole,
     declare,
@@ -26,17 +19,24 @@ from tests.support.manifest_lakes import (
     exists,
     ident,
     make,
-    numbers,
-    refused,
     register,
     rename,
     rows,
-    snapshot,
     spaces,
     tables,
 )
+from tests.support.codes import (
+    INVALID_INPUT,
+    INVALID_TABLE_STATE,
+    NAMESPACE_NOT_FOUND,
+    TABLE_EXISTS,
+    TABLE_NOT_FOUND,
+)
+from tests.support.lakes import Lake
+from tests.support.modes import V1
+from tests.support.patches import substitute
+from tests.support.roots import numbers, refused, snapshot
 
-import relance.operations.rows.registration
 from relance import DirectoryNamespace
 
 
@@ -301,7 +301,7 @@ class TestOverwrite:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patches:
-            patches.setattr(relance.operations.rows.registration, "register", stop)
+            substitute(patches, "row_registration.register", stop)
             with pytest.raises(KeyboardInterrupt):
                 register(catalog, "t", "loose", mode="overwrite")
         assert_gone(compatible.open(), "t")

@@ -10,15 +10,7 @@ import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import ListTablesRequest
 from lance_namespace.errors import LanceNamespaceError
-from tests.support.manifest_lakes import (
-    COMPATIBILITY,
-    INVALID_INPUT,
-    NAMESPACE_NOT_FOUND,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    V1,
-    V2,
-    Lake,
+from tests.support.calls import (
     all_tables,
     assert_gone,
     assert_whole,
@@ -31,15 +23,18 @@ from tests.support.manifest_lakes import (
     generations,
     ident,
     make,
-    refused,
     rename,
     rows,
     spaces,
     tables,
     write,
 )
+from tests.support.codes import INVALID_INPUT, NAMESPACE_NOT_FOUND, TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.lakes import Lake
+from tests.support.modes import COMPATIBILITY, V1, V2
+from tests.support.patches import substitute
+from tests.support.roots import refused
 
-import relance.operations.announcing
 from relance import DirectoryNamespace
 
 MOVES = [("t", "u"), ("t", "a/u"), ("a/t", "a/u"), ("a/t", "b/t"), ("a/t", "a/c/u"), ("a/t", "u")]
@@ -309,7 +304,7 @@ class Killed(BaseException):
 class TestKilledBetweenTheSteps:
     """The manifest says that the table has another name, the marker beside its directory does not yet."""
 
-    @pytest.fixture(params=["move_away", "end_move"])
+    @pytest.fixture(params=["sync.move_away", "sync.end_move"])
     def lake(self, request: pytest.FixtureRequest, compatible: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
         """A root in which a rename of t to a/u stopped before one of its steps."""
         catalog = compatible.open()
@@ -321,7 +316,7 @@ class TestKilledBetweenTheSteps:
             raise Killed
 
         with monkeypatch.context() as patches:
-            patches.setattr(relance.operations.announcing, request.param, stop)
+            substitute(patches, request.param, stop)
             with pytest.raises(Killed):
                 rename(catalog, "t", "a/u")
         return compatible

@@ -10,13 +10,13 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from tests.support.lifecycle import ipc
+from tests.support.patches import substitute
+from tests.support.roots import stream_of
 
 import relance
 from relance.errors import UnsupportedOperationError
 from relance.manifest.schema import SCHEMA, WRITER_FLAGS_KEY
 from relance.operations.findings import Finding, Problem
-from relance.operations.rows import purge as rows_purge
 from relance.testing.clock import ManualClock
 
 
@@ -29,8 +29,8 @@ def clock() -> ManualClock:
 def catalog(tmp_path: Path, clock: ManualClock) -> relance.DirectoryNamespace:
     found = relance.DirectoryNamespace(clock=clock, root=str(tmp_path), manifest_upkeep="false")
     found.create_namespace({"id": ["a"]})
-    found.create_table({"id": ["a", "t"]}, ipc(1))
-    found.create_table({"id": ["home"]}, ipc(1))
+    found.create_table({"id": ["a", "t"]}, stream_of(1))
+    found.create_table({"id": ["home"]}, stream_of(1))
     return found
 
 
@@ -57,7 +57,7 @@ def test_nothing_is_wrong_with_what_we_write(catalog: relance.DirectoryNamespace
 
 def catalog_table(catalog: relance.DirectoryNamespace) -> list[str]:
     """Create one more root table and return its id."""
-    catalog.create_table({"id": ["r"]}, ipc(1))
+    catalog.create_table({"id": ["r"]}, stream_of(1))
     return ["r"]
 
 
@@ -122,7 +122,7 @@ def test_a_purge_whose_holder_is_gone_is_finished(
 ) -> None:
     catalog.drop_table({"id": ["a", "t"]})
     with monkeypatch.context() as patch:
-        patch.setattr(rows_purge, "delete_directory", _die)
+        substitute(patch, "row_purge.delete_directory", _die)
         with pytest.raises(KeyboardInterrupt):
             catalog.purge_table(["a", "t"], force=True)
     assert catalog.scrub() == []  # it may still be at work

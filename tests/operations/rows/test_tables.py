@@ -8,14 +8,7 @@ from typing import Any
 import lance
 import pytest
 from lance_namespace.errors import LanceNamespaceError
-from tests.support.manifest_lakes import (
-    INVALID_INPUT,
-    NAMESPACE_NOT_FOUND,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    V1,
-    V2,
-    Lake,
+from tests.support.calls import (
     all_tables,
     assert_gone,
     assert_whole,
@@ -26,11 +19,8 @@ from tests.support.manifest_lakes import (
     drop,
     exists,
     ident,
-    ipc,
     make,
     namespaces,
-    numbers,
-    refused,
     register,
     rename,
     rows,
@@ -38,9 +28,14 @@ from tests.support.manifest_lakes import (
     tables,
     write,
 )
+from tests.support.codes import INVALID_INPUT, NAMESPACE_NOT_FOUND, TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.lakes import Lake
+from tests.support.modes import V1, V2
+from tests.support.patches import substitute
+from tests.support.roots import numbers, refused, stream_of
 
-import relance.operations.lance_tables
 from relance import DirectoryNamespace
+from relance.errors import InternalError
 
 HASHED = re.compile(r"[0-9a-f]{8}_")
 
@@ -265,9 +260,9 @@ class TestCreateModes:
         for broken in ("write_fragments", "commit"):
             with monkeypatch.context() as patches:
                 if broken == "commit":
-                    patches.setattr(relance.operations.lance_tables.PylanceTables, "commit", _failing)
+                    substitute(patches, "tables.commit", _failing)
                 else:
-                    patches.setattr(relance.operations.lance_tables, "write_fragments", fail)
+                    substitute(patches, "tables.write_fragments", fail)
                 with pytest.raises(LanceNamespaceError, match="the disk is full"):
                     make(catalog, path, 1)
             assert_gone(catalog, path)
@@ -279,7 +274,7 @@ class TestCreateModes:
 
 
 def _failing(*_: object, **__: object) -> None:
-    raise relance.errors.InternalError("the disk is full")
+    raise InternalError("the disk is full")
 
 
 @pytest.mark.parametrize("path", ["t", "a/t"])
@@ -442,4 +437,4 @@ def test_pylance_reads_and_writes_tables_of_namespaces(any_lake: Lake) -> None:
     drop(catalog, "a/b/t")
     assert not exists(any_lake.open(), "a/b/t")
     assert namespaces(catalog, "a") == ["b"]
-    assert catalog.create_table({"id": ["t"], "mode": "overwrite"}, ipc(8)).version == 2
+    assert catalog.create_table({"id": ["t"], "mode": "overwrite"}, stream_of(8)).version == 2

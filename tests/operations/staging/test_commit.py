@@ -11,6 +11,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.schema import LanceSchema
+from tests.support.patches import substitute
 
 from relance import DirectoryNamespace
 from relance.clock import SystemClock
@@ -27,7 +28,6 @@ from relance.errors import (
 from relance.lifecycle.status import Exists
 from relance.operations.context import Context, open_context
 from relance.operations.fields import fields_of
-from relance.operations.staging import commit
 from relance.operations.staging.commit import abort_write, commit_write, landed_version
 from relance.operations.staging.plan import FileOptions, WriteMode, WritePlan, WriteRequest, plan_write
 from relance.operations.staging.tasks import write_batches
@@ -40,7 +40,7 @@ MODES = {
 }
 
 
-class Lake:
+class StagedWrites:
     """A catalog and the table that a test writes, with two tasks for each job."""
 
     def __init__(self, properties: dict[str, str], table: list[str]) -> None:
@@ -77,12 +77,12 @@ class Lake:
         pytest.param(("both", ["ns", "t"]), id="namespace"),
     ]
 )
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> StagedWrites:
     mode, table = request.param
-    return Lake({"root": str(tmp_path / "lake"), **MODES[mode]}, table)
+    return StagedWrites({"root": str(tmp_path / "lake"), **MODES[mode]}, table)
 
 
-def test_a_table_appears_with_all_rows_at_the_commit_and_not_before(lake: Lake) -> None:
+def test_a_table_appears_with_all_rows_at_the_commit_and_not_before(lake: StagedWrites) -> None:
     plan, fragments = lake.write(WriteMode.CREATE)
     assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == []
     with pytest.raises(TableNotFoundError):
@@ -95,14 +95,14 @@ def test_a_table_appears_with_all_rows_at_the_commit_and_not_before(lake: Lake) 
         lake.write(WriteMode.CREATE)
 
 
-def test_appends_that_were_planned_at_once_both_land(lake: Lake) -> None:
+def test_appends_that_were_planned_at_once_both_land(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     first, second = lake.write(WriteMode.APPEND), lake.write(WriteMode.APPEND)
     assert [commit_write(lake.context, *each) for each in (first, second)] == [2, 3]
     assert lake.count() == 18
 
 
-def test_an_append_after_an_overwrite_of_the_same_columns_comes_after_it(lake: Lake) -> None:
+def test_an_append_after_an_overwrite_of_the_same_columns_comes_after_it(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     append = lake.write(WriteMode.APPEND)
     lake.commit(WriteMode.OVERWRITE, ROWS.slice(0, 1))
@@ -110,7 +110,7 @@ def test_an_append_after_an_overwrite_of_the_same_columns_comes_after_it(lake: L
     assert lake.count() == 2 + 6
 
 
-def test_an_append_to_columns_that_are_gone_is_refused_and_leaves_no_file(lake: Lake) -> None:
+def test_an_append_to_columns_that_are_gone_is_refused_and_leaves_no_file(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     append = lake.write(WriteMode.APPEND)
     lake.commit(WriteMode.OVERWRITE, pa.table({"b": ["x"]}))
@@ -121,7 +121,7 @@ def test_an_append_to_columns_that_are_gone_is_refused_and_leaves_no_file(lake: 
     assert lake.count() == 2
 
 
-def test_an_append_lands_although_the_planned_version_was_cleaned_up(lake: Lake) -> None:
+def test_an_append_lands_although_the_planned_version_was_cleaned_up(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
     lake.commit(WriteMode.APPEND)
@@ -130,7 +130,7 @@ def test_an_append_lands_although_the_planned_version_was_cleaned_up(lake: Lake)
     assert lake.count() == 18
 
 
-def test_an_append_to_a_table_with_a_new_column_lands(lake: Lake) -> None:
+def test_an_append_to_a_table_with_a_new_column_lands(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
     lance.dataset(plan.uri).add_columns({"more": "a * 2"})
@@ -140,7 +140,7 @@ def test_an_append_to_a_table_with_a_new_column_lands(lake: Lake) -> None:
     assert lance.dataset(plan.uri).to_table().column("more").null_count == 9
 
 
-def test_overwriting_a_dropped_table_revives_it_with_its_history(lake: Lake) -> None:
+def test_overwriting_a_dropped_table_revives_it_with_its_history(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     lake.catalog.drop_table({"id": lake.table})
     with pytest.raises(TableNotFoundError, match="undrop"):
@@ -151,7 +151,7 @@ def test_overwriting_a_dropped_table_revives_it_with_its_history(lake: Lake) -> 
     assert (lake.count(), lance.dataset(plan.uri, version=1).count_rows()) == (2, 6)
 
 
-def test_a_drop_before_the_commit_stops_an_append_and_its_files_go(lake: Lake) -> None:
+def test_a_drop_before_the_commit_stops_an_append_and_its_files_go(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     before = lake.files()
     append = lake.write(WriteMode.APPEND)
@@ -161,7 +161,7 @@ def test_a_drop_before_the_commit_stops_an_append_and_its_files_go(lake: Lake) -
     assert lake.files() == before
 
 
-def test_files_that_a_purge_took_are_never_committed(lake: Lake) -> None:
+def test_files_that_a_purge_took_are_never_committed(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     lake.catalog.drop_table({"id": lake.table})
     overwrite = lake.write(WriteMode.OVERWRITE)
@@ -173,7 +173,7 @@ def test_files_that_a_purge_took_are_never_committed(lake: Lake) -> None:
     assert lake.count() == 6
 
 
-def test_of_two_jobs_that_create_by_appending_none_loses_rows_in_silence(lake: Lake) -> None:
+def test_of_two_jobs_that_create_by_appending_none_loses_rows_in_silence(lake: StagedWrites) -> None:
     first, second = lake.write(WriteMode.APPEND), lake.write(WriteMode.APPEND)
     assert commit_write(lake.context, *first) == 1
     if first[0].directory == second[0].directory:
@@ -186,34 +186,34 @@ def test_of_two_jobs_that_create_by_appending_none_loses_rows_in_silence(lake: L
         assert not any(second[0].directory in each for each in lake.files())
 
 
-def test_an_aborted_job_leaves_no_file_and_no_table(lake: Lake) -> None:
+def test_an_aborted_job_leaves_no_file_and_no_table(lake: StagedWrites) -> None:
     abort_write(lake.context, *lake.write(WriteMode.CREATE))
     assert lake.files() == set()
     assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == []
     assert lake.commit(WriteMode.CREATE) == 1
 
 
-def test_a_job_killed_before_its_commit_does_not_stand_in_the_way(lake: Lake) -> None:
+def test_a_job_killed_before_its_commit_does_not_stand_in_the_way(lake: StagedWrites) -> None:
     lake.write(WriteMode.CREATE)
     assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == []
     assert lake.commit(WriteMode.CREATE) == 1
     assert lake.count() == 6
 
 
-def test_no_rows_give_an_empty_table(lake: Lake) -> None:
+def test_no_rows_give_an_empty_table(lake: StagedWrites) -> None:
     plan = plan_write(lake.context, WriteRequest(lake.table, WriteMode.CREATE, lambda _: ROWS.schema))
     assert write_batches(plan, []) == ()
     assert commit_write(lake.context, plan, ()) == 1
     assert lake.count() == 0
 
 
-def test_a_declared_table_is_created_by_an_append(lake: Lake) -> None:
+def test_a_declared_table_is_created_by_an_append(lake: StagedWrites) -> None:
     lake.catalog.declare_table({"id": lake.table})
     assert lake.commit(WriteMode.APPEND) == 1
     assert lake.count() == 6
 
 
-def test_stable_row_ids_and_the_size_of_files_are_as_asked(lake: Lake) -> None:
+def test_stable_row_ids_and_the_size_of_files_are_as_asked(lake: StagedWrites) -> None:
     plan, fragments = lake.write(
         WriteMode.CREATE, files=FileOptions(max_rows_per_file=2, stable_row_ids=True)
     )
@@ -223,7 +223,7 @@ def test_stable_row_ids_and_the_size_of_files_are_as_asked(lake: Lake) -> None:
     assert [each.physical_rows for each in dataset.get_fragments()] == [2, 1, 2, 1]
 
 
-def test_after_a_lost_answer_nothing_is_removed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_lost_answer_nothing_is_removed(lake: StagedWrites, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
     before = lake.files()
@@ -231,14 +231,14 @@ def test_after_a_lost_answer_nothing_is_removed(lake: Lake, monkeypatch: pytest.
     def lost(*_: object, **__: object) -> int:
         raise OutcomeUnknownError("no answer")
 
-    monkeypatch.setattr(commit, "_append", lost)
+    substitute(monkeypatch, "staging.append", lost)
     with pytest.raises(OutcomeUnknownError):
         commit_write(lake.context, plan, fragments)
     assert lake.files() == before
 
 
 def test_an_append_whose_outcome_cannot_be_looked_up_is_unknown_and_keeps_its_files(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: StagedWrites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
@@ -254,14 +254,14 @@ def test_an_append_whose_outcome_cannot_be_looked_up_is_unknown_and_keeps_its_fi
             raise seen
         return seen
 
-    monkeypatch.setattr(commit, "commit_transaction", no_answer)
-    monkeypatch.setattr(commit, "landed_version", look)
+    substitute(monkeypatch, "staging.commit_transaction", no_answer)
+    substitute(monkeypatch, "staging.landed_version", look)
     with pytest.raises(OutcomeUnknownError, match=r"no answer.*busy"):
         commit_write(lake.context, plan, fragments)
     assert lake.files() == before
 
 
-def test_what_the_rows_raise_is_raised_as_it_was(lake: Lake) -> None:
+def test_what_the_rows_raise_is_raised_as_it_was(lake: StagedWrites) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from ROWS.to_batches()
         raise TableSchemaValidationError("column 'a' is broken")
@@ -284,7 +284,7 @@ def test_a_missing_namespace_is_an_error_unless_it_is_to_be_created(tmp_path: Pa
     assert commit_write(context, plan, write_batches(plan, ROWS.to_batches())) == 1
 
 
-def test_a_job_is_found_below_the_compaction_of_an_indexed_table(lake: Lake) -> None:
+def test_a_job_is_found_below_the_compaction_of_an_indexed_table(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
     commit_write(lake.context, plan, fragments)
@@ -297,7 +297,9 @@ def test_a_job_is_found_below_the_compaction_of_an_indexed_table(lake: Lake) -> 
     assert lake.commit(WriteMode.APPEND) > 4
 
 
-def test_files_that_a_purge_has_listed_are_not_committed_although_they_are_still_there(lake: Lake) -> None:
+def test_files_that_a_purge_has_listed_are_not_committed_although_they_are_still_there(
+    lake: StagedWrites,
+) -> None:
     lake.commit(WriteMode.CREATE)
     lake.catalog.drop_table({"id": lake.table})
     plan, fragments = lake.write(WriteMode.OVERWRITE)

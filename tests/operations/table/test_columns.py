@@ -6,19 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.roots import LocalPlace
-from tests.support.tables import (
+from tests.support.codes import (
     BRANCH_NOT_FOUND,
     COLUMN_NOT_FOUND,
-    COUNT,
     INVALID_INPUT,
     TABLE_NOT_FOUND,
     UNSUPPORTED,
-    call,
-    heads,
-    opened,
-    refused_without_a_trace,
 )
+from tests.support.roots import LocalPlace
+from tests.support.tables import COUNT, call, heads, opened, refused_without_a_trace
 
 from relance import DirectoryNamespace
 from relance.errors import InvalidInputError

@@ -5,22 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.roots import LocalPlace, create, declare, ipc, names, refused
-from tests.support.tables import (
+from tests.support.codes import (
     BRANCH_NOT_FOUND,
-    COUNT,
     INVALID_INPUT,
-    ROWS,
     TABLE_NOT_FOUND,
     TRANSACTION_NOT_FOUND,
     UNSUPPORTED,
-    V1,
     VERSION_NOT_FOUND,
-    call,
-    heads,
-    opened,
-    refused_without_a_trace,
 )
+from tests.support.modes import V1
+from tests.support.roots import LocalPlace, create, declare, ipc, names, refused
+from tests.support.tables import COUNT, ROWS, call, heads, opened, refused_without_a_trace
 
 from relance import DirectoryNamespace
 from relance.operations.table.stats import summarise

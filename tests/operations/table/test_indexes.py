@@ -6,22 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.roots import LocalPlace, create, refused
-from tests.support.tables import (
+from tests.support.codes import (
     BRANCH_NOT_FOUND,
     COLUMN_NOT_FOUND,
-    COUNT,
     INDEX_EXISTS,
     INDEX_NOT_FOUND,
     INVALID_INPUT,
-    ROWS,
     TABLE_NOT_FOUND,
     VERSION_NOT_FOUND,
-    call,
-    heads,
-    opened,
-    refused_without_a_trace,
 )
+from tests.support.roots import LocalPlace, create, refused
+from tests.support.tables import COUNT, ROWS, call, heads, opened, refused_without_a_trace
 
 from relance import DirectoryNamespace
 

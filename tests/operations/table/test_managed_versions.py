@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.managed_versions import version_rows
 from tests.support.roots import create, local_place
-from tests.support.tables import COMPATIBILITY, ROWS, V2, call
+from tests.support.tables import QUIET_MODES, ROWS, call
 
 from relance import DirectoryNamespace
 
@@ -25,7 +25,7 @@ WRITES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=["V2", "compatibility"])
 def managed(request: pytest.FixtureRequest, tmp_path: Path) -> DirectoryNamespace:
-    mode = V2 if request.param == "V2" else COMPATIBILITY
+    mode = QUIET_MODES[request.param]
     catalog = local_place(tmp_path, mode).open(table_version_management="true")
     create(catalog, "t", ROWS)
     return catalog

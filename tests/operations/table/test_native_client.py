@@ -12,7 +12,7 @@ import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.roots import ipc, local_place
-from tests.support.tables import MODES, ROWS
+from tests.support.tables import QUIET_MODES, ROWS
 
 Step = tuple[str, dict[str, Any]]
 
@@ -237,10 +237,10 @@ def _state(catalog: Any) -> Any:
 
 def _run(root: Path, mode: str, steps: Sequence[Step]) -> tuple[Any, Any]:
     """Return what both namespaces answer to the last step and what is in the table then: native, ours."""
-    native_mode = {key: value for key, value in MODES[mode].items() if key != "manifest_upkeep"}
+    native_mode = {key: value for key, value in QUIET_MODES[mode].items() if key != "manifest_upkeep"}
     catalogs = (
         NativeNamespace(root=str(root / "native"), **native_mode),
-        local_place(root / "ours", MODES[mode]).open(),
+        local_place(root / "ours", QUIET_MODES[mode]).open(),
     )
     outcomes = []
     for catalog in catalogs:
@@ -250,14 +250,14 @@ def _run(root: Path, mode: str, steps: Sequence[Step]) -> tuple[Any, Any]:
     return outcomes[0], outcomes[1]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", QUIET_MODES)
 @pytest.mark.parametrize("case", SAME)
 def test_both_do_the_same(tmp_path: Path, mode: str, case: str) -> None:
     native, ours = _run(tmp_path, mode, SAME[case])
     assert ours == native
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", QUIET_MODES)
 @pytest.mark.parametrize("case", DIFFERENT)
 def test_a_listed_difference_is_one_and_is_as_listed(tmp_path: Path, mode: str, case: str) -> None:
     steps, wanted, why = DIFFERENT[case]

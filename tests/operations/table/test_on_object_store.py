@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.codes import TRANSACTION_NOT_FOUND
 from tests.support.roots import S3Place, create
 from tests.support.servers import S3Server
-from tests.support.tables import MODES, ROWS, TRANSACTION_NOT_FOUND, call
+from tests.support.tables import QUIET_MODES, ROWS, call
 
 from relance import DirectoryNamespace
 from relance.errors import TransactionNotFoundError
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=QUIET_MODES)
 def stored(request: pytest.FixtureRequest, moto_server: S3Server, moto_bucket: str) -> DirectoryNamespace:
     """A catalog in a bucket, with the table `t`."""
-    catalog = S3Place(moto_server, moto_bucket, "lake", MODES[request.param]).open()
+    catalog = S3Place(moto_server, moto_bucket, "lake", QUIET_MODES[request.param]).open()
     create(catalog, "t", ROWS)
     return catalog
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from lance_namespace.errors import LanceNamespaceError
-from tests.support.roots import LocalPlace
-from tests.support.tables import (
+from tests.support.codes import (
     BRANCH_EXISTS,
     BRANCH_NOT_FOUND,
     COLUMN_NOT_FOUND,
@@ -17,10 +16,9 @@ from tests.support.tables import (
     INVALID_TABLE_STATE,
     TAG_EXISTS,
     TAG_NOT_FOUND,
-    call,
-    opened,
-    refused_without_a_trace,
 )
+from tests.support.roots import LocalPlace
+from tests.support.tables import call, opened, refused_without_a_trace
 
 from relance import DirectoryNamespace
 

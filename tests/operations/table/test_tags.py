@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.roots import LocalPlace, describe
-from tests.support.tables import (
+from tests.support.codes import (
     BRANCH_NOT_FOUND,
     INVALID_INPUT,
-    ROWS,
     TABLE_NOT_FOUND,
     TAG_EXISTS,
     TAG_NOT_FOUND,
     VERSION_NOT_FOUND,
-    call,
-    opened,
-    refused_without_a_trace,
 )
+from tests.support.roots import LocalPlace, describe
+from tests.support.tables import ROWS, call, opened, refused_without_a_trace
 
 from relance import DirectoryNamespace
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import lance
 import pytest
-from tests.support.policy.lakes import ROWS, Lake, rows_of_days
+from tests.support.patches import substitute
+from tests.support.policy.lakes import ROWS, PolicyLake, rows_of_days
 
 from relance.locations import LAYOUT_KEY
 from relance.maintenance.execute import Progress
 from relance.maintenance.runner import ThreadRunner
 from relance.policy.facts import TableState
-from relance.policy.pipeline import gather as module
 from relance.policy.pipeline.gather import gather
 
 MANY = 300
 
 
-def test_all_is_told_of_a_live_table(lake: Lake) -> None:
+def test_all_is_told_of_a_live_table(lake: PolicyLake) -> None:
     lake.dataset("readings").delete("v < 10")
     found = lake.facts()["readings", ""]
     assert found.state is TableState.LIVE
@@ -36,7 +36,7 @@ def test_all_is_told_of_a_live_table(lake: Lake) -> None:
     assert found.deleted_ratio == pytest.approx(0.25)
 
 
-def test_index_lag_protection_properties_and_ttl_are_told(lake: Lake) -> None:
+def test_index_lag_protection_properties_and_ttl_are_told(lake: PolicyLake) -> None:
     lake.catalog.protect(["prod", "orders"])
     lake.dataset("readings").update_config({"relance.drop_ttl": "9d"})
     found = lake.facts()
@@ -50,7 +50,7 @@ def test_index_lag_protection_properties_and_ttl_are_told(lake: Lake) -> None:
     assert dict(own.properties)["team"] == "a"
 
 
-def test_declared_and_dropped_tables_are_told(lake: Lake) -> None:
+def test_declared_and_dropped_tables_are_told(lake: PolicyLake) -> None:
     found = lake.facts()
     assert found["later", ""].state is TableState.DECLARED
     assert found["later", ""].version is None
@@ -63,7 +63,7 @@ def test_declared_and_dropped_tables_are_told(lake: Lake) -> None:
     assert kept.bytes
 
 
-def test_all_generations_of_a_name_are_told(lake: Lake) -> None:
+def test_all_generations_of_a_name_are_told(lake: PolicyLake) -> None:
     # Another directory each time: a create over a dropped name would take that one up again.
     for number in range(2):
         lake.make("prod", f"again{number}")
@@ -74,7 +74,7 @@ def test_all_generations_of_a_name_are_told(lake: Lake) -> None:
     assert len(drops) == 2
 
 
-def test_an_unreadable_table_has_its_error_and_the_others_their_facts(lake: Lake) -> None:
+def test_an_unreadable_table_has_its_error_and_the_others_their_facts(lake: PolicyLake) -> None:
     for file in Path(lake.location("prod", "orders"), "_versions").iterdir():
         file.write_bytes(b"no manifest")
     found = lake.facts()
@@ -86,8 +86,8 @@ def test_an_unreadable_table_has_its_error_and_the_others_their_facts(lake: Lake
 def test_three_hundred_tables_are_looked_at_in_windows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_WINDOW", 100)
-    monkeypatch.setattr(module, "_PER_TASK", 10)
+    substitute(monkeypatch, "policy.gather_window", 100)
+    substitute(monkeypatch, "policy.gather_per_task", 10)
     lance.write_dataset(rows_of_days(), tmp_path / "model")
     root = tmp_path / "lake"
     root.mkdir()
@@ -95,14 +95,14 @@ def test_three_hundred_tables_are_looked_at_in_windows(
     for number in range(MANY):
         shutil.copytree(tmp_path / "model", root / f"t{number}.lance")
     told: list[Progress] = []
-    found = list(gather(Lake(str(root)).ref, ThreadRunner(2), progress=told.append))
+    found = list(gather(PolicyLake(str(root)).ref, ThreadRunner(2), progress=told.append))
     assert {each.facts.table for each in found} == {(f"t{number}",) for number in range(MANY)}
     assert {each.facts.rows for each in found} == {ROWS}
     assert {each.directory for each in found} == {f"t{number}.lance" for number in range(MANY)}
     assert (told[-1].done, told[-1].total, told[-1].failed) == (MANY, MANY, 0)
 
 
-def test_facts_are_the_same_on_s3(s3_lake: Lake, lake: Lake) -> None:
+def test_facts_are_the_same_on_s3(s3_lake: PolicyLake, lake: PolicyLake) -> None:
     there, here = s3_lake.facts(), lake.facts()
     assert {key[:-1] for key in there} == {key[:-1] for key in here}
     for key in (("readings", ""), ("prod", "orders", ""), ("later", "")):

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.support.patches import substitute
 from tests.support.paths import REPOSITORY
-from tests.support.policy.lakes import Lake, the_policy
+from tests.support.policy.lakes import PolicyLake, the_policy
 from tests.support.servers import S3Server
 
 from relance.errors import KeyChangedError
 from relance.policy import LeaseHeldError, LeaseLostError, run_policy, runs, who_runs
-from relance.policy.pipeline import lease as leases
 from relance.policy.pipeline.lease import LEASE_KEY, held
 from relance.policy.records import RunState
 
@@ -27,9 +27,9 @@ SHORT = timedelta(seconds=1.5)
 
 _HOLD = """
 import sys
-from tests.support.policy.lakes import Lake
+from tests.support.policy.lakes import PolicyLake
 from relance.policy.pipeline.lease import held
-with held(Lake(sys.argv[1]).context, "the-other-run", "somebody@elsewhere"):
+with held(PolicyLake(sys.argv[1]).context, "the-other-run", "somebody@elsewhere"):
     sys.stdout.write("held\\n")
     sys.stdout.flush()
     sys.stdin.read()
@@ -37,12 +37,12 @@ with held(Lake(sys.argv[1]).context, "the-other-run", "somebody@elsewhere"):
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Lake:
-    return Lake(str(tmp_path / "lake"))
+def empty(tmp_path: Path) -> PolicyLake:
+    return PolicyLake(str(tmp_path / "lake"))
 
 
 @contextmanager
-def _holder(lake: Lake) -> Iterator[Holding]:
+def _holder(lake: PolicyLake) -> Iterator[Holding]:
     """Run a process that holds the lake by now."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLD, lake.uri],
@@ -65,7 +65,7 @@ class Holding(NamedTuple):
     kill: Callable[[], None]
 
 
-def test_a_second_process_refuses_with_who_holds_the_lake_and_a_third_waits(lake: Lake) -> None:
+def test_a_second_process_refuses_with_who_holds_the_lake_and_a_third_waits(lake: PolicyLake) -> None:
     before = lake.state()
     with _holder(lake) as other:
         with pytest.raises(LeaseHeldError, match=r"the-other-run.* by somebody@elsewhere"):
@@ -83,7 +83,7 @@ def test_a_second_process_refuses_with_who_holds_the_lake_and_a_third_waits(lake
     assert len(runs(lake.catalog)) == 1
 
 
-def test_the_lease_of_a_process_that_was_killed_is_taken_over_at_once(empty: Lake) -> None:
+def test_the_lease_of_a_process_that_was_killed_is_taken_over_at_once(empty: PolicyLake) -> None:
     with _holder(empty) as other:
         other.kill()
     assert b"somebody@elsewhere" in empty.context.storage.read(LEASE_KEY).body
@@ -94,13 +94,13 @@ def test_the_lease_of_a_process_that_was_killed_is_taken_over_at_once(empty: Lak
 
 
 def test_the_lease_of_a_holder_elsewhere_is_taken_over_when_it_is_over(
-    empty: Lake, monkeypatch: pytest.MonkeyPatch
+    empty: PolicyLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = threading.Event()
     with monkeypatch.context() as patch:
-        patch.setattr(leases, "this_process", lambda: "another-machine 1 1")
-        patch.setattr(leases.Lease, "start", lambda lease: None)  # no heartbeat: it sleeps
-        patch.setattr(leases.Lease, "stop", lambda lease: None)
+        substitute(patch, "policy_lease.this_process", lambda: "another-machine 1 1")
+        substitute(patch, "policy_lease.start", lambda lease: None)  # no heartbeat: it sleeps
+        substitute(patch, "policy_lease.stop", lambda lease: None)
         with held(empty.context, "theirs", "them", length=SHORT) as theirs:
             pass
     with pytest.raises(LeaseHeldError), held(empty.context, "mine", "me"):
@@ -112,7 +112,7 @@ def test_the_lease_of_a_holder_elsewhere_is_taken_over_when_it_is_over(
     assert not lost.is_set()
 
 
-def test_a_lease_is_renewed_while_its_holder_lives(empty: Lake) -> None:
+def test_a_lease_is_renewed_while_its_holder_lives(empty: PolicyLake) -> None:
     with held(empty.context, "mine", "me", length=SHORT) as lease:
         first = empty.context.storage.read(LEASE_KEY)
         time.sleep(1.5 * SHORT.total_seconds())
@@ -123,7 +123,7 @@ def test_a_lease_is_renewed_while_its_holder_lives(empty: Lake) -> None:
         assert found.until > datetime.now(UTC)
 
 
-def test_a_holder_whose_lease_was_taken_notices(empty: Lake) -> None:
+def test_a_holder_whose_lease_was_taken_notices(empty: PolicyLake) -> None:
     with held(empty.context, "mine", "me", length=SHORT) as lease:
         stored = empty.context.storage.read(LEASE_KEY)
         other = stored.body.replace(b'"me"', b'"thief"').replace(b'"mine"', b'"stolen"')
@@ -139,7 +139,7 @@ def test_a_holder_whose_lease_was_taken_notices(empty: Lake) -> None:
     assert b"thief" in empty.context.storage.read(LEASE_KEY).body, "it is not given free by another"
 
 
-def test_of_many_that_want_the_lake_one_has_it(empty: Lake) -> None:
+def test_of_many_that_want_the_lake_one_has_it(empty: PolicyLake) -> None:
     holding, most, refused = 0, 0, 0
     lock, start = threading.Lock(), threading.Barrier(8)
 
@@ -168,7 +168,7 @@ def test_of_many_that_want_the_lake_one_has_it(empty: Lake) -> None:
 
 
 def test_the_lease_works_on_s3(moto_server: S3Server, moto_bucket: str) -> None:
-    s3_lake = Lake(f"s3://{moto_bucket}/lake", moto_server.storage_options())
+    s3_lake = PolicyLake(f"s3://{moto_bucket}/lake", options=moto_server.storage_options())
     with held(s3_lake.context, "mine", "me", length=SHORT) as lease:
         with pytest.raises(LeaseHeldError, match="by me,"):
             run_policy(s3_lake.catalog, the_policy())

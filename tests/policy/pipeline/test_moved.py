@@ -8,26 +8,27 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
-from tests.support.policy.lakes import OLD_ROWS, ROWS, Lake, outcomes, rows_of_days, the_policy
+from tests.support.patches import original, substitute
+from tests.support.policy.lakes import OLD_ROWS, ROWS, PolicyLake, outcomes, rows_of_days, the_policy
 from tests.support.roots import ipc
 
 from relance.errors import InvalidInputError
 from relance.policy import load_plan, plan, run, run_policy, runs, save_plan
 from relance.policy.actions import Kind
-from relance.policy.pipeline.steps import StepsJob
 from relance.policy.records import Outcome, RunRecord, RunState
 
 
-def _saved(lake: Lake, tmp_path: Path) -> Path:
+def _saved(lake: PolicyLake, tmp_path: Path) -> Path:
     file = tmp_path / "plan.json"
     save_plan(plan(lake.catalog, the_policy()), file)
     return file
 
 
-def _refused(lake: Lake, file: Path) -> RunRecord:
+def _refused(lake: PolicyLake, file: Path) -> RunRecord:
     before = lake.state()
     record = run(lake.catalog, load_plan(file, root=lake.uri))
     assert record.state is RunState.REFUSED
@@ -36,14 +37,14 @@ def _refused(lake: Lake, file: Path) -> RunRecord:
     return record
 
 
-def test_a_saved_plan_is_the_plan(lake: Lake, tmp_path: Path) -> None:
+def test_a_saved_plan_is_the_plan(lake: PolicyLake, tmp_path: Path) -> None:
     made = plan(lake.catalog, the_policy())
     save_plan(made, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json") == made
     assert run(lake.catalog, load_plan(tmp_path / "plan.json")).state is RunState.DONE
 
 
-def test_a_plan_is_written_into_a_pipe_and_through_a_link(lake: Lake, tmp_path: Path) -> None:
+def test_a_plan_is_written_into_a_pipe_and_through_a_link(lake: PolicyLake, tmp_path: Path) -> None:
     made = plan(lake.catalog, the_policy(), only=[["readings"]])
     link, pipe = tmp_path / "link.json", tmp_path / "pipe"
     link.symlink_to(tmp_path / "plan.json")
@@ -58,7 +59,7 @@ def test_a_plan_is_written_into_a_pipe_and_through_a_link(lake: Lake, tmp_path: 
     assert pipe.is_fifo()
 
 
-def test_a_run_begins_when_it_is_run_not_when_it_was_planned(lake: Lake, tmp_path: Path) -> None:
+def test_a_run_begins_when_it_is_run_not_when_it_was_planned(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     made = load_plan(file)
     begun = made.made_at + timedelta(seconds=1)
@@ -69,7 +70,7 @@ def test_a_run_begins_when_it_is_run_not_when_it_was_planned(lake: Lake, tmp_pat
     assert [each.head.run for each in runs(lake.catalog, since=begun)] == [made.run]
 
 
-def test_an_edited_plan_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_an_edited_plan_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     file.write_text(file.read_text().replace('"readings"', '"r"', 1))
     with pytest.raises(InvalidInputError, match="was modified after it was saved"):
@@ -101,55 +102,59 @@ def test_a_plan_with_the_right_hash_and_the_wrong_content_is_refused(tmp_path: P
         load_plan(tmp_path / "plan.json")
 
 
-def test_a_plan_of_another_lake_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_a_plan_of_another_lake_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
-    other = Lake(str(tmp_path / "other"))
+    other = PolicyLake(str(tmp_path / "other"))
     with pytest.raises(InvalidInputError, match="is for"):
         load_plan(file, root=other.uri)
     with pytest.raises(InvalidInputError, match="is for"):
         run(other.catalog, load_plan(file))
 
 
-def test_a_plan_of_a_table_that_was_dropped_since_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_a_plan_of_a_table_that_was_dropped_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lake.catalog.drop_table({"id": ["readings"]})
     assert "readings" in _refused(lake, file).message
 
 
-def test_a_plan_of_a_table_that_was_replaced_since_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_a_plan_of_a_table_that_was_replaced_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lake.catalog.drop_table({"id": ["readings"], "context": {"purge": "true"}})
     lake.make("readings")
     assert "readings" in _refused(lake, file).message
 
 
-def test_a_plan_of_a_table_that_was_overwritten_since_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_a_plan_of_a_table_that_was_overwritten_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lance.write_dataset(rows_of_days(), lake.location("readings"), mode="overwrite")
     assert "Overwrite" in _refused(lake, file).message
 
 
-def test_a_plan_of_a_table_whose_rows_were_changed_since_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_a_plan_of_a_table_whose_rows_were_changed_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lake.dataset("readings").update({"v": "v + 1"}, where="v = 3")
     assert "Update" in _refused(lake, file).message
 
 
-def test_a_plan_of_a_purge_whose_table_was_undropped_since_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_a_plan_of_a_purge_whose_table_was_undropped_since_is_refused(
+    lake: PolicyLake, tmp_path: Path
+) -> None:
     file = _saved(lake, tmp_path)
     lake.catalog.undrop_table(["prod", "old"])
     assert "prod$old" in _refused(lake, file).message
 
 
 def test_a_plan_of_a_purge_in_the_directory_of_a_name_whose_table_was_undropped_is_refused(
-    lake: Lake, tmp_path: Path
+    lake: PolicyLake, tmp_path: Path
 ) -> None:
     file = _saved(lake, tmp_path)
     lake.catalog.undrop_table(["gone"])
     assert "gone" in _refused(lake, file).message
 
 
-def test_changes_that_do_not_matter_do_not_keep_a_plan_from_being_run(lake: Lake, tmp_path: Path) -> None:
+def test_changes_that_do_not_matter_do_not_keep_a_plan_from_being_run(
+    lake: PolicyLake, tmp_path: Path
+) -> None:
     file = _saved(lake, tmp_path)
     lake.append("readings")
     lake.dataset("readings").optimize.compact_files()
@@ -165,16 +170,16 @@ def test_changes_that_do_not_matter_do_not_keep_a_plan_from_being_run(lake: Lake
 
 
 def test_a_table_that_moves_while_the_run_is_under_way_fails_alone(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: PolicyLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned = StepsJob.plan
+    planned = original("policy_steps.plan")
 
-    def moving(job: StepsJob, *arguments: object) -> object:
+    def moving(job: Any, *arguments: object) -> object:
         if job.name == Kind.COMPACT and "readings" in lake.catalog.list_tables({"id": []}).tables:
             lake.catalog.drop_table({"id": ["readings"]})
-        return planned(job, *arguments)  # type: ignore[arg-type]
+        return planned(job, *arguments)
 
-    monkeypatch.setattr(StepsJob, "plan", moving)
+    substitute(monkeypatch, "policy_steps.plan", moving)
     record = run_policy(lake.catalog, the_policy())
     found = outcomes(record)
     assert found[Kind.DELETE_ROWS, ("readings",), ""] is Outcome.DONE
@@ -185,7 +190,7 @@ def test_a_table_that_moves_while_the_run_is_under_way_fails_alone(
 
 
 def test_a_saved_plan_removes_no_version_that_it_keeps_however_many_came_since(
-    lake: Lake, tmp_path: Path
+    lake: PolicyLake, tmp_path: Path
 ) -> None:
     text = "[defaults]\nclean_up = { retain_versions = 2, allow_young = true }\n"
     file = tmp_path / "plan.json"

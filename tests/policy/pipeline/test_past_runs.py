@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import lance
 import pytest
-from tests.support.policy.lakes import OLD_ROWS, Lake, the_policy
+from tests.support.patches import substitute
+from tests.support.policy.lakes import OLD_ROWS, PolicyLake, the_policy
 
 from relance.errors import InvalidTableStateError
 from relance.policy import history, plan, run, run_policy, run_record, runs
 from relance.policy.actions import Action, Kind
 from relance.policy.codec import decode, encode
-from relance.policy.pipeline import past_runs as module
 from relance.policy.pipeline.history_rows import RunHead
 from relance.policy.pipeline.past_runs import HISTORY_DIRECTORY, History
 from relance.policy.pipeline.planning import policy_hash
@@ -25,7 +25,7 @@ def _record(number: int) -> ActionRecord:
     return ActionRecord(Action(Kind.COMPACT, ("t", f"n{number}"), "rule", "why"), Outcome.DONE)
 
 
-def test_every_action_is_kept_with_all_that_is_known_of_it(lake: Lake) -> None:
+def test_every_action_is_kept_with_all_that_is_known_of_it(lake: PolicyLake) -> None:
     before = datetime.now(UTC)
     record = run_policy(lake.catalog, the_policy(), actor="ann@night")
     kept = history(lake.catalog)
@@ -47,7 +47,7 @@ def test_every_action_is_kept_with_all_that_is_known_of_it(lake: Lake) -> None:
     assert run_record(lake.catalog) == record == run_record(lake.catalog, record.run)
 
 
-def test_history_is_found_by_time_table_kind_run_and_failure(lake: Lake) -> None:
+def test_history_is_found_by_time_table_kind_run_and_failure(lake: PolicyLake) -> None:
     first = run_policy(lake.catalog, the_policy())
     between = datetime.now(UTC)
     lake.append("readings")
@@ -64,7 +64,7 @@ def test_history_is_found_by_time_table_kind_run_and_failure(lake: Lake) -> None
     assert [each.head.run for each in runs(lake.catalog)] == [second.run, first.run]
 
 
-def test_names_with_quotes_are_found(lake: Lake) -> None:
+def test_names_with_quotes_are_found(lake: PolicyLake) -> None:
     History(lake.context).add_actions(
         HEAD, [(0, ActionRecord(Action(Kind.PURGE, ("it's",), "r", "w"), Outcome.FAILED, error="x'y"))]
     )
@@ -72,19 +72,19 @@ def test_names_with_quotes_are_found(lake: Lake) -> None:
     assert found.record.error == "x'y"
 
 
-def test_a_lake_without_history_has_an_empty_one(lake: Lake) -> None:
+def test_a_lake_without_history_has_an_empty_one(lake: PolicyLake) -> None:
     assert history(lake.catalog) == []
     assert runs(lake.catalog) == []
     assert run_record(lake.catalog) is None
 
 
-def test_a_run_writes_few_versions_and_old_ones_go(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_writes_few_versions_and_old_ones_go(lake: PolicyLake, monkeypatch: pytest.MonkeyPatch) -> None:
     record = run_policy(lake.catalog, the_policy())
     dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
     kinds = {each.action.kind for each in record.actions}
     assert dataset.version <= len(kinds) + 3, "one commit for a kind, not for an action"
-    monkeypatch.setattr(module, "_OLD_VERSIONS", timedelta(0))
-    monkeypatch.setattr(module, "_MANY_FRAGMENTS", 4)
+    substitute(monkeypatch, "history.old_versions", timedelta(0))
+    substitute(monkeypatch, "history.many_fragments", 4)
     run(lake.catalog, plan(lake.catalog, the_policy()))
     dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
     assert len(dataset.versions()) == 1
@@ -93,7 +93,7 @@ def test_a_run_writes_few_versions_and_old_ones_go(lake: Lake, monkeypatch: pyte
     assert run_record(lake.catalog, record.run) == record
 
 
-def test_rows_that_were_written_twice_count_once(lake: Lake) -> None:
+def test_rows_that_were_written_twice_count_once(lake: PolicyLake) -> None:
     kept = History(lake.context)
     for _ in range(2):
         kept.add_actions(HEAD, [(number, _record(number)) for number in range(3)])
@@ -101,14 +101,14 @@ def test_rows_that_were_written_twice_count_once(lake: Lake) -> None:
     assert len(kept.actions("run")) == 3
 
 
-def test_a_history_of_another_release_is_left_alone(lake: Lake) -> None:
+def test_a_history_of_another_release_is_left_alone(lake: PolicyLake) -> None:
     run_policy(lake.catalog, the_policy())
     lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}").update_schema_metadata({"relance.history": "2"})
     with pytest.raises(InvalidTableStateError, match="a different release"):
         history(lake.catalog)
 
 
-def test_a_record_survives_json(lake: Lake) -> None:
+def test_a_record_survives_json(lake: PolicyLake) -> None:
     record = run_policy(lake.catalog, the_policy())
     assert decode(RunRecord, encode(record), "record") == record
     assert record.state is RunState.DONE

@@ -11,17 +11,14 @@ from typing import Any
 
 import pytest
 from tests.policy.conftest import copy_of
+from tests.support.patches import original, substitute
 from tests.support.paths import REPOSITORY
 from tests.support.policy.killed_run import Points, with_points
-from tests.support.policy.lakes import Lake, outcomes, the_policy
+from tests.support.policy.lakes import PolicyLake, outcomes, the_policy
 
-from relance.clock import SystemClock
 from relance.errors import InvalidInputError, TransactionNotFoundError
 from relance.policy import history, plan, resume, run, run_policy, run_record, runs
 from relance.policy.actions import Kind
-from relance.policy.pipeline import runs as pipeline_runs
-from relance.policy.pipeline import steps
-from relance.policy.pipeline.execution import Execution
 from relance.policy.pipeline.plan_file import unfinished
 from relance.policy.records import Outcome, RunState
 
@@ -30,7 +27,7 @@ class _StoppedError(BaseException):
     """Ends a run where it is, as far as that can be had in this process."""
 
 
-def _process(what: str, lake: Lake, at: int) -> subprocess.CompletedProcess[str]:
+def _process(what: str, lake: PolicyLake, at: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.support.policy.killed_run", what, lake.uri, str(at)],
         cwd=REPOSITORY,
@@ -47,7 +44,7 @@ def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     lake = copy_of(model, tmp_path_factory.mktemp("undisturbed") / "lake")
     points = Points(0, lambda: None)
     with pytest.MonkeyPatch.context() as patch:
-        with_points(points, patch.setattr)
+        with_points(points, partial(substitute, patch))
         record = run_policy(lake.catalog, the_policy(), engine="local")
     assert record.state is RunState.DONE
     return lake.state(), _shown(outcomes(record)), points.seen
@@ -95,10 +92,10 @@ def _stop() -> None:
     raise _StoppedError
 
 
-def _stop_at(lake: Lake, at: int) -> None:
+def _stop_at(lake: PolicyLake, at: int) -> None:
     points = Points(at, _stop)
     with pytest.MonkeyPatch.context() as patch:
-        with_points(points, patch.setattr)
+        with_points(points, partial(substitute, patch))
         with pytest.raises(_StoppedError):
             run_policy(lake.catalog, the_policy(), engine="local")
 
@@ -128,7 +125,7 @@ def test_a_run_of_many_small_parts_ends_the_same(
     model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, done, _ = undisturbed
-    monkeypatch.setattr(steps, "TOGETHER", 1)  # two tables of a kind are two parts
+    substitute(monkeypatch, "policy_steps.tables_together", 1)  # two tables of a kind are two parts
     for at in (14, 26, 30):
         lake = copy_of(model, tmp_path / f"lake{at}")
         _stop_at(lake, at)
@@ -148,7 +145,7 @@ def test_a_failure_before_the_stop_keeps_from_the_rest_of_its_table_after_it(
     assert {each.outcome for each in made.steps} == {Outcome.PLANNED}
     with pytest.MonkeyPatch.context() as patch:
         # What the plan decided, the TTLs, and then the compaction.
-        with_points(_AfterWrites(3, _stop), patch.setattr)
+        with_points(_AfterWrites(3, _stop), partial(substitute, patch))
         with pytest.raises(_StoppedError):
             run(lake.catalog, made, engine="local")
     found = _shown(outcomes(resume(lake.catalog, engine="local")))
@@ -166,7 +163,7 @@ class _AfterWrites(Points):
             raise _StoppedError
 
 
-def test_a_run_on_s3_that_is_stopped_and_resumed_comes_to_its_end(s3_lake: Lake) -> None:
+def test_a_run_on_s3_that_is_stopped_and_resumed_comes_to_its_end(s3_lake: PolicyLake) -> None:
     _stop_at(s3_lake, 22)
     (run_name,) = unfinished(s3_lake.context)
     record = resume(s3_lake.catalog, engine="local")
@@ -189,24 +186,25 @@ class _InPurge(Points):
 def test_a_purge_that_was_under_way_is_taken_over_when_its_claim_is_over(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake(copy_of(model, tmp_path / "lake").uri, mode={"claim_lease": "10m"})
+    lake = PolicyLake(copy_of(model, tmp_path / "lake").uri, mode={"claim_lease": "10m"})
     with pytest.MonkeyPatch.context() as patch:
-        with_points(_InPurge(0, _stop), patch.setattr)
+        with_points(_InPurge(0, _stop), partial(substitute, patch))
         with pytest.raises(_StoppedError):
             run_policy(lake.catalog, the_policy(), engine="local")
     slept: list[float] = []
-    now = SystemClock.now
-    monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + timedelta(seconds=sum(slept)))
-    monkeypatch.setattr(pipeline_runs, "Execution", partial(Execution, sleep=slept.append))
+    now = original("clock.now")
+    substitute(monkeypatch, "clock.now", lambda clock: now(clock) + timedelta(seconds=sum(slept)))
+    execution = original("policy_run.execution")
+    substitute(monkeypatch, "policy_run.execution", partial(execution, sleep=slept.append))
     record = resume(lake.catalog, engine="local")
     assert record.state is RunState.DONE, record.message
     assert 590 < sum(slept) < 620, "as long as the claim, and no longer"
     assert [each.id for each in lake.catalog.list_dropped_tables()] == [("kept",)]
 
 
-def test_the_history_names_who_began_a_run_and_who_resumed_it(lake: Lake) -> None:
+def test_the_history_names_who_began_a_run_and_who_resumed_it(lake: PolicyLake) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        with_points(Points(16, _stop), patch.setattr)
+        with_points(Points(16, _stop), partial(substitute, patch))
         with pytest.raises(_StoppedError):
             run_policy(lake.catalog, the_policy(), actor="ann", engine="local")
     record = resume(lake.catalog, actor="ben", engine="local")
@@ -215,10 +213,10 @@ def test_the_history_names_who_began_a_run_and_who_resumed_it(lake: Lake) -> Non
     assert history(lake.catalog, kind=Kind.PURGE)[0].head.actor == "ann, resumed by ben"
 
 
-def test_a_plan_is_run_once(lake: Lake) -> None:
+def test_a_plan_is_run_once(lake: PolicyLake) -> None:
     made = plan(lake.catalog, the_policy(), only=[["readings"]])
     with pytest.MonkeyPatch.context() as patch:
-        with_points(Points(6, _stop), patch.setattr)
+        with_points(Points(6, _stop), partial(substitute, patch))
         with pytest.raises(_StoppedError):
             run(lake.catalog, made)
     with pytest.raises(InvalidInputError, match="has already started"):

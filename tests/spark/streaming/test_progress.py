@@ -11,6 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.patches import original, substitute
 
 from relance import DirectoryNamespace
 from relance.clock import SystemClock
@@ -22,10 +23,8 @@ from relance.errors import (
     OutcomeUnknownError,
 )
 from relance.operations.context import Context, open_context
-from relance.operations.staging.commit import commit_write
 from relance.operations.staging.plan import WriteMode, WriteRequest, plan_write
 from relance.operations.staging.tasks import write_batches
-from relance.spark.streaming import progress
 from relance.spark.streaming.progress import (
     Progress,
     State,
@@ -114,9 +113,9 @@ def _dies_after(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 POINTS: dict[str, tuple[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
-    "before the pending file": ("put_progress", _dies_before),
-    "after the pending file": ("commit_write", _dies_before),
-    "after the commit": ("commit_write", _dies_after),
+    "before the pending file": ("stream.put_progress", _dies_before),
+    "after the pending file": ("stream.commit_write", _dies_before),
+    "after the commit": ("stream.commit_write", _dies_after),
 }
 
 
@@ -134,7 +133,7 @@ def test_a_batch_is_there_once_wherever_the_query_dies(
     if point in POINTS:
         name, dying = POINTS[point]
         with monkeypatch.context() as patch:
-            patch.setattr(progress, name, dying(getattr(progress, name)))
+            substitute(patch, name, dying(original(name)))
             with pytest.raises(Killed):
                 sink.run(batch)
     else:
@@ -168,12 +167,14 @@ def test_a_failed_batch_is_removed_unless_its_commit_was_tried(
     sink.run(1, abort=True)
     assert len(list(data.iterdir())) == before
 
+    commit_write = original("stream.commit_write")
+
     def lost(*args: Any, **named: Any) -> int:
         commit_write(*args, **named)
         raise OutcomeUnknownError("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "commit_write", lost)
+        substitute(patch, "stream.commit_write", lost)
         with pytest.raises(OutcomeUnknownError):
             sink.run(1)
     assert sink.ids() == list(range(20))
@@ -206,7 +207,7 @@ def test_a_pending_batch_is_found_among_the_versions_of_others(
 ) -> None:
     sink.run(0)
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "commit_write", _dies_after(commit_write))
+        substitute(patch, "stream.commit_write", _dies_after(original("stream.commit_write")))
         with pytest.raises(Killed):
             sink.run(1)
     other = Sink(sink.root, sink.parts, query="other-query", properties=sink.properties)
@@ -219,7 +220,7 @@ def test_a_pending_batch_is_found_among_the_versions_of_others(
 def test_when_the_versions_since_are_gone_nobody_guesses(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     sink.run(0)
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "commit_write", _dies_after(commit_write))
+        substitute(patch, "stream.commit_write", _dies_after(original("stream.commit_write")))
         with pytest.raises(Killed):
             sink.run(1)
     other = Sink(sink.root, sink.parts, query="other-query", properties=sink.properties)

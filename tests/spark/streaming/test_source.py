@@ -23,7 +23,7 @@ def rows(first: int, last: int) -> pa.Table:
     return pa.table({"id": pa.array(numbers, pa.int64()), "x": pa.array(numbers, pa.float64())})
 
 
-class Lake:
+class StreamedTable:
     """A catalog with one table that a query reads batch by batch."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_stream_reads_the_table_then_its_versions_across_restarts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     relance.spark.register(spark)
-    lake = Lake(spark, tmp_path)
+    lake = StreamedTable(spark, tmp_path)
     lake.append(10, 15)
     assert ids(lake.run(lake.stream(max_versions_per_batch=1), "all")) == [list(range(15))]
     lake.append(15, 17)

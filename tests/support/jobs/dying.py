@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from tests.support.jobs.merging import merge_here
 from tests.support.jobs.rows import PER_FRAGMENT, ROWS, SMALL_TASK, rows
+from tests.support.patches import substitute_for_good
 from tests.support.paths import REPOSITORY
 from tests.support.roots import Place
 
 from relance.maintenance import Compact, DeleteRows, Effect, Estimate, RefreshIndexes, UpdateRows
 from relance.maintenance.execute import Run
-from relance.maintenance.rows import row_commit
 from relance.maintenance.runner import ThreadRunner, open_catalog
 from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
 from relance.operations.context import Context
@@ -85,7 +85,7 @@ def die_in(name: str, place: Place) -> None:
 
 
 def main(name: str, properties: str) -> None:
-    row_commit.TASK_SECONDS = SMALL_TASK
+    substitute_for_good("row_changes.task_seconds", SMALL_TASK)
     catalog = CatalogRef(tuple(json.loads(properties).items()))
     if name == "merge":
         merge_here(open_catalog(catalog), "t", merged(), on=("id",), before_commit=die)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.patches import original, substitute
 from tests.support.roots import LocalPlace, Place, dataset
 
 from relance.maintenance.execute import Run
-from relance.maintenance.rows import row_commit
 from relance.maintenance.rows.row_commit import RewritePlan
 from relance.maintenance.runner import ThreadRunner, open_catalog
 from relance.maintenance.work import CatalogRef, Effect, Job, Result
@@ -137,17 +137,17 @@ def unused_files(place: Place) -> set[str]:
 
 def in_small_tasks(patch: pytest.MonkeyPatch) -> None:
     """Have each task do one or two fragments."""
-    patch.setattr(row_commit, "TASK_SECONDS", SMALL_TASK)
+    substitute(patch, "row_changes.task_seconds", SMALL_TASK)
 
 
 def count_prepared(patch: pytest.MonkeyPatch, rewrite: type) -> list[int]:
     """Note the fragments that are prepared from now on."""
     seen: list[int] = []
-    prepare_them: Callable[..., Any] = rewrite.prepare  # type: ignore[attr-defined]  # both kinds have it
+    prepare_them = original("row_changes.prepare", on=rewrite)
 
     def noting(self: Any, context: Context, at: Any, numbers: Sequence[int]) -> Any:
         seen.extend(numbers)
         return prepare_them(self, context, at, numbers)
 
-    patch.setattr(rewrite, "prepare", noting)
+    substitute(patch, "row_changes.prepare", noting, on=rewrite)
     return seen

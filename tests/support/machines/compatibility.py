@@ -9,13 +9,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
-from tests.support.lifecycle import ipc
 from tests.support.machines.clients import ANY, TABLES, choose
 from tests.support.machines.clock import OffsetClock
 from tests.support.machines.lifecycle import answer
 from tests.support.machines.manifest import FLAG, MODE, WHICH, WHO, ManifestMachine
 from tests.support.models.compatibility import CompatibilityModel, State
 from tests.support.models.manifest import Error
+from tests.support.roots import stream_of
 
 from relance.errors import TableAlreadyExistsError
 from relance.operations.findings import Problem
@@ -38,7 +38,7 @@ class CompatibilityMachine(ManifestMachine):
         self.touched, rows = {(name,)}, self.new_rows()
         expected = self.model.create_in_directory(name, mode, rows)
         request = {"id": [name], "mode": mode}
-        response = answer(expected, lambda: self.plain.create_table(request, ipc(*rows)))
+        response = answer(expected, lambda: self.plain.create_table(request, stream_of(*rows)))
         if response is not None:
             data = self.model.homes[name].data
             assert data is not None

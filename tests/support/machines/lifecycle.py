@@ -16,9 +16,10 @@ import lance
 import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support.lifecycle import ipc, rows
+from tests.support.calls import rows
 from tests.support.machines.clock import TIME, OffsetClock
 from tests.support.models.reference import CLOCK_SKEW, Error, Hidden, ReferenceModel
+from tests.support.roots import stream_of
 
 import relance
 from relance.errors import RelanceError
@@ -115,7 +116,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         self.touched, data = name, self.new_rows()
         expected = self.model.create(name, mode, data)
         request = {"id": [name], "mode": mode}
-        response = answer(expected, lambda: self.clients[who].create_table(request, ipc(*data)))
+        response = answer(expected, lambda: self.clients[who].create_table(request, stream_of(*data)))
         if response is not None:
             assert response.version == len(self.model.entries[name].versions)
 

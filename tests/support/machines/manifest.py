@@ -13,7 +13,6 @@ from typing import Any
 import lance
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
-from tests.support.lifecycle import ipc
 from tests.support.machines.clients import (
     ANY,
     NAMESPACES,
@@ -27,6 +26,7 @@ from tests.support.machines.clients import (
 from tests.support.machines.clock import OffsetClock
 from tests.support.machines.lifecycle import STEPS, TTLS, answer
 from tests.support.models.manifest import CLOCK_SKEW, Error, Id
+from tests.support.roots import stream_of
 
 from relance.errors import NamespaceNotFoundError, TableNotFoundError
 from relance.operations.findings import Problem
@@ -103,7 +103,7 @@ class ManifestMachine(CatalogMachine):
         self.touched, data = {key}, self.new_rows()
         expected = self.model.create(key, mode, data, properties)
         request = {"id": list(key), "mode": mode, "properties": properties}
-        response = answer(expected, lambda: self.clients[who].create_table(request, ipc(*data)))
+        response = answer(expected, lambda: self.clients[who].create_table(request, stream_of(*data)))
         if response is not None:
             table = self.seen(key, response.location)
             assert response.version == len(table.versions)

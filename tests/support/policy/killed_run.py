@@ -12,12 +12,21 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.policy.lakes import Lake, the_policy
+from tests.support.patches import original, substitute_for_good
+from tests.support.policy.lakes import PolicyLake, the_policy
 
-from relance.operations.directory import purge_group as purge_by_marker
-from relance.operations.rows import purge as purge_by_row
-from relance.policy.pipeline import execution, plan_file, runs, steps
-from relance.policy.pipeline.past_runs import History
+from relance.policy.pipeline import runs
+
+POINTS = {
+    "history.add_actions": "actions in history",
+    "history.add_run": "run in history",
+    "policy_run.begin_plan": "plan kept",
+    "policy_run.end_plan": "plan forgotten",
+    "purge.finish_group": "tombstone",
+    "purge.purge_claimed": "files deleted",
+    "row_purge.delete_directory": "files deleted",
+}
+"""The calls that have a point before and after them, and what those points are called."""
 
 
 class Points:
@@ -61,22 +70,17 @@ class _Plan:
         return self._points.around(f"finish {type(self._plan).__name__}", self._plan.finish)(*arguments)
 
 
-def with_points(points: Points, patch: Callable[[Any, str, Any], None]) -> None:
+def with_points(points: Points, substitute: Callable[[str, Any], None]) -> None:
     """Put points where a run can be stopped."""
-    planned = steps.StepsJob.plan
+    planned = original("policy_steps.plan")
 
-    def plan(job: steps.StepsJob, *arguments: Any) -> Any:
+    def plan(job: Any, *arguments: Any) -> Any:
         found = planned(job, *arguments)
         return found if found is None or job.name == "dry run" else _Plan(found, points)
 
-    patch(steps.StepsJob, "plan", plan)
-    patch(History, "add_actions", points.around("actions in history", History.add_actions))
-    patch(History, "add_run", points.around("run in history", History.add_run))
-    patch(runs, "begin", points.around("plan kept", plan_file.begin))
-    patch(execution, "end", points.around("plan forgotten", plan_file.end))
-    patch(purge_by_marker, "_end", points.around("tombstone", purge_by_marker._end))
-    for module, name in ((purge_by_marker, "_purge_held"), (purge_by_row, "delete_directory")):
-        patch(module, name, points.around("files deleted", getattr(module, name)))
+    substitute("policy_steps.plan", plan)
+    for key, name in POINTS.items():
+        substitute(key, points.around(name, original(key)))
 
 
 def _die() -> None:
@@ -85,8 +89,8 @@ def _die() -> None:
 
 def main(what: str, root: str, at: int) -> None:
     points = Points(at, _die)
-    with_points(points, setattr)
-    catalog = Lake(root).catalog
+    with_points(points, substitute_for_good)
+    catalog = PolicyLake(root).catalog
     record = (
         runs.resume(catalog, engine="local")
         if what == "resume"

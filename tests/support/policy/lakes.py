@@ -9,14 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import lance
 import pyarrow as pa
+from tests.support.lakes import Lake
 from tests.support.roots import ipc
 
-from relance import DirectoryNamespace
-from relance.maintenance.runner import ThreadRunner, open_catalog
-from relance.maintenance.work import CatalogRef
-from relance.operations.context import Context
+from relance.maintenance.runner import ThreadRunner
 from relance.policy.actions import Kind
 from relance.policy.facts import TableFacts
 from relance.policy.file.parse import parse_policy
@@ -63,61 +60,28 @@ OLD_ROWS = sum(5 * each >= 90 for each in range(ROWS))
 """Of each fragment."""
 
 
-@dataclass(slots=True)
-class Lake:
-    """A root with a catalog on it."""
+@dataclass
+class PolicyLake(Lake):
+    """A lake with something to do for a policy."""
 
-    uri: str
-    options: dict[str, str] = field(default_factory=dict)
-    mode: dict[str, str] = field(default_factory=dict)
-    catalog: DirectoryNamespace = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.catalog = DirectoryNamespace(**self.properties)
-
-    @property
-    def properties(self) -> dict[str, Any]:
-        storage = {f"storage.{key}": value for key, value in self.options.items()}
-        return {"root": self.uri, **QUICK, **self.mode, **storage}
-
-    @property
-    def ref(self) -> CatalogRef:
-        return CatalogRef(self.catalog.properties)
-
-    @property
-    def context(self) -> Context:
-        return open_catalog(self.ref)
+    settings: dict[str, str] = field(default_factory=QUICK.copy)
 
     def make(self, *table: str, fragments: int = 1) -> None:
+        """Create a table with rows of the last 200 days in each fragment."""
         self.catalog.create_table({"id": list(table)}, ipc(rows_of_days()))
         for _ in range(fragments - 1):
             self.append(*table)
 
     def append(self, *table: str) -> None:
-        lance.write_dataset(
-            rows_of_days(), self.location(*table), mode="append", storage_options=self.storage
-        )
+        """Add a fragment."""
+        self.write(rows_of_days(), *table, mode="append")
 
     def drop_long_ago(self, *table: str, ttl: str = "0s") -> str:
         """Drop a table an hour ago, and return the id of the drop."""
-        then = DirectoryNamespace(
-            clock=ManualClock(datetime.now(UTC) - timedelta(hours=1)), **self.properties
-        )
+        then = self.open(clock=ManualClock(datetime.now(UTC) - timedelta(hours=1)))
         then.drop_table({"id": list(table), "context": {"ttl_ms": ttl}})
         (found,) = (each for each in self.catalog.list_dropped_tables() if each.id == table)
         return found.deletion_id
-
-    def location(self, *table: str) -> str:
-        location = self.catalog.describe_table({"id": list(table)}).location
-        assert location is not None
-        return location.removeprefix("file://")
-
-    def dataset(self, *table: str) -> lance.LanceDataset:
-        return lance.dataset(self.location(*table), storage_options=self.storage)
-
-    @property
-    def storage(self) -> dict[str, str] | None:
-        return self.options or None
 
     def fill(self) -> None:
         """Make tables for every kind of action."""

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
+from tests.support.patches import original, substitute_for_good
 
 import relance.spark
 from relance.spark.datasource import LanceSource
 from relance.spark.options import Use, parse_write_options
-from relance.spark.streaming import progress
 from relance.spark.streaming.sink import LanceStreamWriter, Staged
 
 TABLE = "prod.events"
@@ -40,7 +40,7 @@ class KillingWriter(LanceStreamWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if batchId == int(os.environ[BATCH]):
-            progress.commit_write = _then(progress.commit_write, kill_query)  # type: ignore[attr-defined]
+            substitute_for_good("stream.commit_write", _then(original("stream.commit_write"), kill_query))
         super().commit(messages, batchId)
 
 

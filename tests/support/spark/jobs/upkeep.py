@@ -17,12 +17,12 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from tests.support.patches import substitute_for_good, substituted
 from tests.support.spark.cluster import WORKER_HOSTS, driver_session
 
 import relance
@@ -40,8 +40,6 @@ from relance.maintenance import (
 )
 from relance.maintenance.execute import Run
 from relance.maintenance.merging.merge_plan import MergePlan
-from relance.maintenance.removal import expired_drops, old_versions
-from relance.maintenance.rows import row_commit
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
 from relance.operations.context import Context
@@ -183,7 +181,7 @@ def merge(spark: SparkSession, root: str) -> dict[str, Any]:
     def telling(plan: MergePlan, sent: Broadcast[pa.Table]) -> TellingWrite:
         return TellingWrite(WRITE(plan, sent), Signs.of(root, "merge"))
 
-    with mock.patch.object(merge_few, "_Write", telling):
+    with substituted("spark_merge.write", telling):
         done = relance.spark.merge(rows, "merge", "id", root=root, engine="spark")
     return {"updated": done.updated, "inserted": done.inserted}
 
@@ -197,13 +195,9 @@ def _wait_for_executors(spark: SparkSession) -> None:
 
 def main(root: str) -> None:
     spark = driver_session("upkeep", spark_task_maxFailures="8", spark_task_cpus="1")
-    small = (
-        (row_commit, "TASK_SECONDS", 0.01),
-        (old_versions, "_PER_TASK", 5),
-        (expired_drops, "_PER_TASK", 5),
-    )
-    for module, name, value in small:
-        setattr(module, name, value)
+    substitute_for_good("row_changes.task_seconds", 0.01)
+    substitute_for_good("cleanup.files_per_task", 5)
+    substitute_for_good("expired_drops.files_per_task", 5)
     for step in STEPS:
         Path(Signs.of(root, step).folder).mkdir(parents=True)
     told = {"merge": merge(spark, root)}

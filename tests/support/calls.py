@@ -1,102 +1,28 @@
-"""What the tests of catalogs with a manifest share: roots in both modes, and short calls by path.
+"""Short calls on a catalog, with ids written as paths, and checks of what a catalog shows.
 
-An id is written as a path here, `sales/orders`, because a slash cannot be in a name; `""` is the root.
+A path is `sales/orders`, because a name cannot contain a slash; `""` is the root. The calls of
+tests.support.roots take a name instead, and work on native catalogs as well.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import lance
-import pyarrow as pa
 from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
-from tests.support.roots import refused, snapshot
+from tests.support.codes import TABLE_NOT_FOUND
+from tests.support.lakes import Lake
+from tests.support.roots import numbers, refused, stream_of
 
 from relance import DirectoryNamespace
-from relance.testing.clock import ManualClock
-
-__all__ = ["refused", "snapshot"]
-
-NAMESPACE_NOT_FOUND = 1
-NAMESPACE_EXISTS = 2
-NAMESPACE_NOT_EMPTY = 3
-TABLE_NOT_FOUND = 4
-TABLE_EXISTS = 5
-INVALID_INPUT = 13
-CONCURRENT_MODIFICATION = 14
-INVALID_TABLE_STATE = 19
-
-V1 = {"manifest_enabled": "false"}
-V2 = {"dir_listing_enabled": "false"}
-COMPATIBILITY: dict[str, str] = {}
-MODES = {"V2": V2, "compatibility": COMPATIBILITY}
 
 IMPLEMENTATION = "relance.DirectoryNamespace"
-
-
-@dataclass(frozen=True, slots=True)
-class Lake:
-    """A root, the mode it is opened in, and a clock that the test moves."""
-
-    properties: dict[str, str]
-    mode: dict[str, str]
-    clock: ManualClock
-    folder: Path = field(default_factory=lambda: Path(os.devnull))
-    """Where it lies, if on local disk."""
-
-    @property
-    def is_v2(self) -> bool:
-        return self.mode == V2
-
-    def open(self, mode: dict[str, str] | None = None, **more: str) -> DirectoryNamespace:
-        """Open the catalog, in another mode if one is given."""
-        # Upkeep in the background would make what a test counts depend on the moment.
-        quiet = {"manifest_upkeep": "false"}
-        chosen = self.mode if mode is None else mode
-        return DirectoryNamespace(clock=self.clock, **{**self.properties, **quiet, **chosen, **more})
-
-    def files(self) -> dict[str, bytes]:
-        """Return everything in the root: the bytes of each file by its key; folders end in a slash."""
-        return snapshot(self.folder)
-
-    def table_files(self) -> dict[str, bytes]:
-        """Return everything but the manifest and what the store keeps for itself."""
-        own = ("__manifest/", ".relance-local/")
-        return {key: body for key, body in self.files().items() if not key.startswith(own)}
-
-    def directories(self) -> set[str]:
-        """Return the names of the directories in the root that are neither the manifest's nor the store's."""
-        if not self.folder.exists():
-            return set()
-        own = {"__manifest", ".relance-local"}
-        return {each.name for each in self.folder.iterdir() if each.is_dir()} - own
-
-    def manifest_rows(self) -> dict[str, dict[str, Any]]:
-        """Return the rows of the manifest by id, read by Lance alone."""
-        rows = lance.dataset(str(self.folder / "__manifest")).to_table().to_pylist()
-        return {row["object_id"]: row for row in rows}
 
 
 def ident(path: str) -> list[str]:
     """Return the id that a path stands for."""
     return path.split("/") if path else []
-
-
-def ipc(*values: int) -> bytes:
-    """Return an Arrow stream of one column `x` with these values."""
-    table = numbers(*values)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def numbers(*values: int) -> pa.Table:
-    """Return a table of one column `x`."""
-    return pa.table({"x": pa.array(values, pa.int64())})
 
 
 def spaces(catalog: DirectoryNamespace, *paths: str) -> None:
@@ -107,7 +33,7 @@ def spaces(catalog: DirectoryNamespace, *paths: str) -> None:
 
 def make(catalog: DirectoryNamespace, path: str, *values: int, **fields: Any) -> Any:
     """Create a table with these values."""
-    return catalog.create_table({"id": ident(path), **fields}, ipc(*(values or (1, 2, 3))))
+    return catalog.create_table({"id": ident(path), **fields}, stream_of(*(values or (1, 2, 3))))
 
 
 def declare(catalog: DirectoryNamespace, path: str, **fields: Any) -> Any:
