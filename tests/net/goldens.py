@@ -59,6 +59,23 @@ def _is_nested(document: Any) -> bool:
     return any(isinstance(each, dict | list) for each in values)
 
 
+def _difference(recorded: Any, found: Any) -> tuple[Any, Any]:
+    """Return both documents with only those keys whose values differ."""
+    if not isinstance(recorded, dict) or not isinstance(found, dict):
+        return recorded, found
+    left: dict[str, Any] = {}
+    right: dict[str, Any] = {}
+    for key in sorted({*recorded, *found}):
+        if key in recorded and key in found:
+            if recorded[key] != found[key]:
+                left[key], right[key] = _difference(recorded[key], found[key])
+        elif key in recorded:
+            left[key] = recorded[key]
+        else:
+            right[key] = found[key]
+    return left, right
+
+
 def command(name: str) -> str:
     """Return the command that records a golden file again."""
     return f"python -m tests.net.record {name}"
@@ -71,11 +88,11 @@ def assert_as_recorded(name: str, found: Any, recorded: Any) -> None:
         AssertionError: they differ; it has a diff and the command to re-record.
     """
     # Through JSON, so that tuples and enums compare as what is in the file.
-    if json.loads(json.dumps(found)) == recorded:
+    found = json.loads(json.dumps(found))
+    if found == recorded:
         return
-    diff = difflib.unified_diff(
-        as_text(recorded).splitlines(), as_text(found).splitlines(), "recorded", "now", lineterm="", n=2
-    )
+    before, after = (as_text(each).splitlines() for each in _difference(recorded, found))
+    diff = difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=len(before))
     raise AssertionError(
         f"{name} differs from tests/net/golden/{name}.json.\n"
         f"If the change is intended, re-record it: {command(name)}\n" + "\n".join(diff)

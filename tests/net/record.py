@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.net import goldens, names, record_states, request_counts
+from tests.net import commands, goldens, names, record_states, request_counts
 from tests.support.exploration import GOLDEN as STATES
 
 RECORDERS: Mapping[str, Callable[[], Any]] = {
+    "commands": commands.record,
     "error_classes": names.error_classes,
     "public_names": names.public_names,
     "requests_disk": request_counts.record_disk,
