@@ -250,14 +250,18 @@ def record_in(folder: Path) -> dict[str, Any]:
         (folder / f"{name}.toml").write_text(text)
     (folder / "relance.toml").write_text('root = "lake"\n\n[catalog]\nmanifest_upkeep = false\n')
     found: dict[str, Any] = {}
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("RELANCE_")}
-    with chdir(folder), mock.patch.dict(os.environ, plain, clear=True):
+    with chdir(folder), mock.patch.dict(os.environ, without_settings(), clear=True):
         for line in filter(None, LINES.splitlines()):
             times = sum(1 for known in found if known.partition(" #")[0] == line)
             ran = run(*shlex.split(line), "--json")
             document = normalised(json.loads(ran.out), str(folder))
             found[f"{line} #{times + 1}" if times else line] = {"exit": ran.exit_code, "json": document}
     return found
+
+
+def without_settings() -> dict[str, str]:
+    """Return the environment without what this machine says of catalogs."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RELANCE_")}
 
 
 def _make_lake(folder: Path) -> None:
@@ -294,3 +298,12 @@ def normalised(value: Any, folder: str, key: str = "") -> Any:
         for pattern, placeholder in ((_TIME, "<time>"), (_RUN, "<run>"), (_HASH, "<hash>")):
             value = pattern.sub(placeholder, value)
     return value
+
+
+def without_texts(value: Any, key: str = "") -> Any:
+    """Return a JSON value with placeholders only for texts."""
+    if isinstance(value, dict):
+        return {name: without_texts(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [without_texts(each, key) for each in value]
+    return "<text>" if key in _TEXT_KEYS and isinstance(value, str) and value else value

@@ -10,12 +10,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.net import commands, goldens, names, record_states, request_counts
+from tests.net import commands, goldens, kept_files, names, record_states, request_counts
 from tests.support.exploration import GOLDEN as STATES
 
 RECORDERS: Mapping[str, Callable[[], Any]] = {
     "commands": commands.record,
     "error_classes": names.error_classes,
+    "kept_files": kept_files.record,
+    "policy_schema": kept_files.policy_schema_without_texts,
     "public_names": names.public_names,
     "requests_disk": request_counts.record_disk,
     "requests_s3": request_counts.record_s3,
