@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-from tests.net.verbs import HAVE_NAMESPACES, MODES, Counts, Record, tell
+from tests.net.verbs import MODES, Counts, Record, tell
 from tests.support.roots import S3Place, local_place
 from tests.support.servers import S3Server, count_requests, start_moto
 
@@ -67,7 +67,7 @@ def on_disk(folder: Path, mode: str) -> dict[str, Record]:
         return dict(sum((Counter(each.take()) for each in storages), Counter()))
 
     with mock.patch.object(connect, "LocalDiskStorage", counting):
-        return tell(local_place(folder, MODES[mode]), count, mode, HAVE_NAMESPACES)
+        return tell(local_place(folder, MODES[mode]), count, mode)
 
 
 def on_s3(server: S3Server, mode: str) -> dict[str, Record]:
@@ -80,8 +80,7 @@ def on_s3(server: S3Server, mode: str) -> dict[str, Record]:
             return dict(counts)
 
         place = S3Place(counter.server, server.make_bucket("net"), "lake", MODES[mode])
-        # Tables in namespaces work alike in both modes, and requests of S3 take long.
-        return tell(place, count, mode, ["compatibility"])
+        return tell(place, count, mode, brief=True)
 
 
 def record_disk() -> Recorded:
