@@ -1,7 +1,7 @@
 """Records today's behaviour again: `python -m tests.net.record [NAME [PYTEST OPTIONS]]`.
 
 Without a name everything is recorded except the explorer's states, which take some fifteen minutes.
-Options such as `-k "drop, undrop"` select cases of the explorer; the others keep their record.
+Options such as `-k "rename_explorer and there"` select cases of the explorer; the others keep their record.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.net import goldens
@@ -19,12 +20,17 @@ RECORD_TO = "RELANCE_RECORD_STATES"
 """Names the environment variable with the file that sizes are appended to instead of being compared."""
 
 
+def case_of(item: Any) -> str:
+    """Return the name of the case that a parametrized test explores."""
+    return f"{item.path.stem}: {item.callspec.id}"
+
+
 def assert_states_as_recorded(request: pytest.FixtureRequest, result: Exploration) -> None:
     """Check that an exploration visited as many states, in as many runs, as when it was recorded.
 
     The cases of the long profile are compared only if they were recorded.
     """
-    case = f"{request.path.stem}: {request.node.callspec.id}"
+    case = case_of(request.node)
     found = {"runs": result.runs, "states": result.states}
     if target := os.environ.get(RECORD_TO):
         with Path(target).open("a") as lines:
