@@ -18,5 +18,5 @@ def test_every_public_module_is_recorded() -> None:
     assert set(goldens.read("public_names")) == set(names.public_names())
 
 
-def test_error_classes_have_their_recorded_codes_prefixes_and_bases() -> None:
+def test_error_classes_have_their_recorded_codes_prefixes_bases_and_exit_codes() -> None:
     goldens.assert_as_recorded("error_classes", names.error_classes(), goldens.read("error_classes"))
