@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
+from tests.support.exploration import assert_states_as_recorded
 from tests.support.scenarios.lifecycle import (
     LONG,
     TICK,
@@ -168,8 +169,9 @@ if os.environ.get("RELANCE_PROFILE") == "long":
         for budget in case.budgets
     ],
 )
-def test_no_interleaving_breaks_a_promise(case: Case, budget: Budget) -> None:
+def test_no_interleaving_breaks_a_promise(case: Case, budget: Budget, request: pytest.FixtureRequest) -> None:
     scenario = make_scenario(case.actors, start=case.start, age=case.age, signs_matter=case.signs_matter)
     result = explore(scenario, budget)
     assert result.violation is None, str(result.violation)
     assert result.states > 10
+    assert_states_as_recorded(request, result)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+from tests.support.exploration import assert_states_as_recorded
 from tests.support.scenarios.lifecycle import Step
 from tests.support.scenarios.manifest import (
     Mode,
@@ -98,8 +99,11 @@ if os.environ.get("RELANCE_PROFILE") == "long":
         else f"{value.crashes}c {value.lost}l {value.ticks}t"
     ),
 )
-def test_no_interleaving_breaks_a_promise(case: Case, mode: Mode, budget: Budget) -> None:
+def test_no_interleaving_breaks_a_promise(
+    case: Case, mode: Mode, budget: Budget, request: pytest.FixtureRequest
+) -> None:
     scenario = make_scenario(case.actors, mode=mode, start=case.start)
     result = explore(scenario, budget)
     assert result.violation is None, str(result.violation)
     assert result.states > 20
+    assert_states_as_recorded(request, result)

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.support.exploration import assert_states_as_recorded
 from tests.support.patches import original, substitute, substituted
 from tests.support.scenarios.lifecycle import (
     TABLE,
@@ -126,11 +127,12 @@ CASES = [
 @pytest.mark.parametrize("takes_away", [False, True], ids=["file by file", "directories taken away"])
 @pytest.mark.parametrize(("actors", "budget"), CASES)
 def test_no_order_of_requests_loses_either_table(
-    actors: Sequence[Sequence[Step]], budget: Budget, takes_away: bool
+    actors: Sequence[Sequence[Step]], budget: Budget, takes_away: bool, request: pytest.FixtureRequest
 ) -> None:
     result = _explore(actors, budget, takes_away=takes_away)
     assert result.violation is None, str(result.violation)
     assert result.states > 50
+    assert_states_as_recorded(request, result)
 
 
 def test_a_table_whose_claim_was_refused_is_left_alone() -> None:

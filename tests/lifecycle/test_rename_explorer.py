@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 
 import pytest
+from tests.support.exploration import assert_states_as_recorded
 from tests.support.patches import substituted
 from tests.support.scenarios.lifecycle import Step
 from tests.support.scenarios.rename import creates, drops, make_scenario, renames, undrops, undrops_as
@@ -63,11 +64,12 @@ ALL = [
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("actors", "start", "budget"), ALL)
 def test_no_interleaving_loses_or_doubles_a_table(
-    actors: Sequence[Sequence[Step]], start: Sequence[Step], budget: Budget
+    actors: Sequence[Sequence[Step]], start: Sequence[Step], budget: Budget, request: pytest.FixtureRequest
 ) -> None:
     result = explore(make_scenario(actors, start=start), budget)
     assert result.violation is None, result.violation
     assert result.states > 10
+    assert_states_as_recorded(request, result)
 
 
 def test_without_announcing_a_drop_a_rename_comes_in_between() -> None:

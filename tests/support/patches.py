@@ -35,6 +35,7 @@ PATCHED = {
     "trash.discard": "relance.storage.set_aside:SetAside.discard",
     "trash.finish_part": "relance.storage.set_aside:_Part.end",
     "trash.remove": "relance.storage.set_aside:SetAside._remove",
+    "connect.local_disk": "relance.storage.connect:LocalDiskStorage",
     "probe.seen": "relance.storage.probe:_seen",
     "readback.own_version": "relance.storage.readback:_own_version",
     # Catalog and manifest
@@ -142,6 +143,7 @@ PATCHED = {
     "policy_run.begin_plan": "relance.policy.pipeline.runs:begin",
     "policy_run.end_plan": "relance.policy.pipeline.execution:end",
     "policy_run.execution": "relance.policy.pipeline.runs:Execution",
+    "policy_plan.new_run": "relance.policy.pipeline.planning:new_run",
     "policy_steps.plan": "relance.policy.pipeline.steps:StepsJob.plan",
     "policy_steps.tables_together": "relance.policy.pipeline.steps:TOGETHER",
     # Spark

@@ -13,6 +13,7 @@ from unittest import mock
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.exploration import assert_states_as_recorded
 from tests.support.jobs.lakes import DAY, JobLake, age
 from tests.support.modes import MODES
 from tests.support.patches import substitute, substituted
@@ -330,10 +331,13 @@ def _is_whole(run: Run) -> bool:
         pytest.param(creates_of_files("b"), Budget(), id="create of files"),
     ],
 )
-def test_a_create_that_slept_never_reports_a_table_whose_files_went(create: Step, budget: Budget) -> None:
+def test_a_create_that_slept_never_reports_a_table_whose_files_went(
+    create: Step, budget: Budget, request: pytest.FixtureRequest
+) -> None:
     result = _explore(create, budget)
     assert result.violation is None, result.violation
     assert result.states > 50
+    assert_states_as_recorded(request, result)
 
 
 def test_without_the_marker_a_create_that_slept_loses_its_files() -> None:

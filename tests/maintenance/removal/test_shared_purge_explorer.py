@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.support.exploration import assert_states_as_recorded
 from tests.support.patches import original, substituted
 from tests.support.scenarios.lifecycle import (
     TABLE,
@@ -84,10 +85,13 @@ LONG = [
 
 
 @pytest.mark.parametrize(("actors", "budget"), LONG if os.environ.get("RELANCE_PROFILE") == "long" else QUICK)
-def test_no_order_of_requests_loses_a_table(actors: Sequence[Sequence[Step]], budget: Budget) -> None:
+def test_no_order_of_requests_loses_a_table(
+    actors: Sequence[Sequence[Step]], budget: Budget, request: pytest.FixtureRequest
+) -> None:
     result = _explore(actors, budget, start=DROPPED)
     assert result.violation is None, result.violation
     assert result.states > 50
+    assert_states_as_recorded(request, result)
 
 
 def test_without_the_claim_tasks_delete_the_files_of_an_undropped_table() -> None:

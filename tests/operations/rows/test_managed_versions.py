@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.exploration import assert_states_as_recorded
 from tests.support.internals import manifest_of
 from tests.support.managed_versions import (
     MORE_ROWS,
@@ -795,10 +796,13 @@ class TestEveryOrder:
     """The code itself under the explorer, over models of the store and the manifest."""
 
     @pytest.mark.parametrize(("name", "budget"), EXPLORED, ids=str)
-    def test_no_order_of_requests_breaks_a_promise(self, name: str, budget: Budget) -> None:
+    def test_no_order_of_requests_breaks_a_promise(
+        self, name: str, budget: Budget, request: pytest.FixtureRequest
+    ) -> None:
         found = explore(make_scenario(*SCENARIOS[name]), budget)
         assert found.violation is None, str(found.violation)
         assert found.states > 100
+        assert_states_as_recorded(request, found)
 
     @pytest.mark.parametrize(
         ("name", "guard", "without"),
