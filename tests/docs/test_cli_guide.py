@@ -30,6 +30,7 @@ def _commands(document: str) -> list[str]:
 def test_every_command_of_a_document_runs(
     document: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RELANCE_ROOT", "lake")
     pa.parquet.write_table(pa.table({"name": ["ann", "bob"], "age": [41, 17]}), tmp_path / "users.parquet")
     (tmp_path / "policy.toml").write_text(POLICY)
