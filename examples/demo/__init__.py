@@ -1,1 +1,1 @@
-"""The demo behind `make demo`: a small lake on the local disk, its life, and a policy that keeps it well."""
+"""The demo behind `make demo`: a small lake on the local disk, its life, and a policy that maintains it."""

@@ -1,28 +1,48 @@
-"""`python -m examples.demo`: the story from the first table to the report."""
+"""`python -m examples.demo`: the whole story in four acts."""
 
 from __future__ import annotations
 
-from examples.demo.lake import LAKE, make_lake, show_tables
-from examples.demo.lifecycle import drop_a_namespace, drop_under_a_reader
-from examples.demo.nightly import REPORT, keep_healthy
-from examples.demo.show import step
-from examples.demo.spark_tables import ingest, merge, stream
+import os
+import sys
+from pathlib import Path
 
-import relance.spark
+from examples.demo.lake import LAKE, build_lake
+from examples.demo.lifecycle import drop_and_undrop
+from examples.demo.nightly import POLICY, maintain
+from examples.demo.show import console, heading, say
+from examples.demo.spark_tables import start_spark, use_spark
 
 
 def main() -> None:
-    catalog = make_lake()
-    show_tables(catalog)
-    drop_under_a_reader(catalog)
-    drop_a_namespace(catalog)
-    spark = relance.spark.session("relance demo", root=str(LAKE))
-    ingest(spark)
-    stream(spark)
-    merge(spark)
-    keep_healthy(spark, catalog)
+    catalog = build_lake()
+    drop_and_undrop(catalog)
+    spark = start_spark()
+    use_spark(spark)
+    maintain(spark, catalog)
     spark.stop()
-    step(f"done. The report of the run: {REPORT.resolve()}")
+    suggest_next_steps()
+
+
+def suggest_next_steps() -> None:
+    """Print commands that work on the lake as the demo leaves it."""
+    heading("What to try next")
+    say(f"The lake stays in ./{LAKE}. Look around, drop a table and restore it, see what is due now:")
+    for command in (
+        "ls --tree --sizes",
+        "drop scratch.notes",
+        "undrop scratch.notes",
+        f"plan {os.path.relpath(POLICY)}",
+    ):
+        console.print(f"    {_relance()} --root {LAKE} {command}", style="cyan")
+    say("docs/tutorial.md explains the code of each act. Run the demo again to start over.")
+
+
+def _relance() -> str:
+    """Return the command as it can be typed here: the program next to this Python, or the module."""
+    program = Path(sys.executable).with_name("relance")
+    if not program.exists():
+        return f"{sys.executable} -m relance"
+    return os.path.relpath(program) if program.is_relative_to(Path.cwd()) else str(program)
 
 
 if __name__ == "__main__":

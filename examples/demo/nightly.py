@@ -1,78 +1,72 @@
-"""The main job: a file says how tables should live, a run on Spark sees to it, a page tells."""
+"""Act 4: a policy file says how tables should be maintained; a run on Spark does it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from examples.demo.lake import LAKE
-from examples.demo.show import console, step
+from examples.demo.show import call, console, heading, say, show_table
 from pyspark.sql import SparkSession
 
 import relance.spark
 from relance import amounts, policy
-from relance.maintenance import Effect
-from relance.policy.actions import Action
 from relance.policy.model import Policy
 from relance.policy.pipeline.planning import RunPlan
-from relance.policy.records import ActionRecord, Outcome, RunRecord
-from relance.policy.report import lines_of, summary, to_html
+from relance.policy.records import Outcome, RunRecord
+from relance.policy.report import summary, to_html
 from relance.spark.runner import SparkRunner
 
 POLICY = Path(__file__).with_name("policy.toml")
 REPORT = LAKE / "report.html"
+_NAMED = 3
+"""Tables that a line of the plan names."""
 
 
-def keep_healthy(spark: SparkSession, catalog: relance.DirectoryNamespace) -> None:
-    """Plan, run, and look back."""
+def maintain(spark: SparkSession, catalog: relance.DirectoryNamespace) -> None:
+    """Plan, run, and see what a new plan would do."""
+    heading("Act 4: a policy maintains the lake")
     wanted = policy.parse_policy(POLICY.read_bytes(), file=POLICY.name)
-    plan = _show_plan(spark, wanted)
-    record = _run(spark, catalog, plan)
-    step("the history is a table in the lake: who did what to a table, and what came of it")
-    for entry in policy.history(catalog, table=["prod", "sensors", "roof"]):
-        console.print(f"{entry.head.actor}  {entry.record.action.kind:16} {entry.record.outcome}")
-    again = relance.spark.plan_policy(spark, wanted)
-    due = [each for each in again.steps if each.outcome is Outcome.PLANNED]
-    left = amounts.plural(len(due), "action")
-    console.print(f"a plan right after it has {left}: versions that this run made old go in the next")
-    REPORT.write_text(to_html(record))
-
-
-def _show_plan(spark: SparkSession, wanted: Policy) -> RunPlan:
-    step(
-        f"a policy says how tables should live ({POLICY.parent.name}/{POLICY.name}); its plan changes nothing"
+    say(
+        f"{os.path.relpath(POLICY)} says: keep two days of readings, compact small files, clean up old "
+        "versions, protect prod, purge expired tables. A plan shows what is due and changes nothing."
     )
+    record = _run(spark, catalog, _plan(spark, wanted))
+    REPORT.write_text(to_html(record))
+    again = relance.spark.plan_policy(spark, wanted)
+    due = sum(step.outcome is Outcome.PLANNED for step in again.steps)
+    console.print()
+    say(
+        f"A new plan has {amounts.plural(due, 'action')}: the versions that this run replaced can be cleaned "
+        "up next. The catalog keeps a history of all runs, and the report of this one is in "
+        f"{REPORT}."
+    )
+
+
+def _plan(spark: SparkSession, wanted: Policy) -> RunPlan:
+    call("plan = relance.spark.plan_policy(spark, policy)")
     plan = relance.spark.plan_policy(spark, wanted, engine="spark")
-    for each in plan.steps:
-        if each.outcome is Outcome.PLANNED:
-            console.print(f"{each.action.kind:18} {_name(each.action):22} {each.action.why}")
+    tables: dict[str, list[str]] = {}
+    for step in plan.steps:
+        if step.outcome is Outcome.PLANNED:
+            tables.setdefault(step.action.kind.value, []).append(".".join(step.action.table) or "(root)")
+    rows = [(kind, f"{len(names)}", _shortened(names)) for kind, names in tables.items()]
+    show_table(["action", "tables", "which"], rows, text=["which"])
     return plan
 
 
+def _shortened(names: list[str]) -> str:
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def _run(spark: SparkSession, catalog: relance.DirectoryNamespace, plan: RunPlan) -> RunRecord:
-    step("the plan is run on Spark's executors: row deletes, compaction, cleanup, purge")
+    call('relance.policy.run(catalog, plan, engine="spark", spark=SparkRunner(spark))')
     record = policy.run(catalog, plan, engine="spark", spark=SparkRunner(spark))
-    for each in record.actions:
-        if each.outcome is not Outcome.NOTHING:
-            console.print(_result(each))
-    console.print()
-    for line in lines_of(summary(record)):
-        console.print(line)
-    if any(each.outcome is Outcome.FAILED for each in record.actions):
+    found = summary(record)
+    say(found.headline)
+    headings, *rows = found.total_rows
+    show_table(headings, rows)
+    if any(action.outcome is Outcome.FAILED for action in record.actions):
         raise SystemExit("an action failed")
     return record
-
-
-def _result(each: ActionRecord) -> str:
-    done = each.effect or Effect()
-    fragments = ""
-    if done.after.fragments is not None:
-        fragments = f", fragments {done.before.fragments} to {done.after.fragments}"
-    return (
-        f"{each.action.kind:18} {_name(each.action):22} {each.outcome:7} {done.rows:>9,} rows, "
-        f"{done.files:>3} files and {amounts.in_bytes(done.bytes)} gone{fragments}, "
-        f"{amounts.duration(each.duration)} {each.error or ''}"
-    )
-
-
-def _name(action: Action) -> str:
-    return ".".join(action.table) or "the root"

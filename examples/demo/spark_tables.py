@@ -1,42 +1,68 @@
-"""Spark writes, reads and streams tables of the catalog."""
+"""Act 3: Spark writes, queries, streams and merges tables of the catalog."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from examples.demo.lake import LAKE
-from examples.demo.show import console, expect_error, step
+from examples.demo.show import call, expect_error, heading, say, show_table
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everyone who uses Spark calls them
+from pyspark.sql import functions as F  # noqa: N812  # the usual alias
 
 import relance.spark
 
+_SETTINGS = Path(__file__).with_name("spark")
+_TCP = {"spark.python.unix.domain.socket.enabled": "false"}
+"""When Spark drops an idle Python worker, the worker reports that over the connection that Spark has just
+closed. Over a Unix socket this fails, and the worker prints a BrokenPipeError that means nothing."""
 
-def ingest(spark: SparkSession) -> None:
-    """Write a million rows, and ask for few of them."""
-    step("Spark writes a million readings: tasks write files, one commit shows them all")
+
+def start_spark() -> SparkSession:
+    """Start Spark on this machine."""
+    heading("Act 3: Spark works on the same tables")
+    call(f'spark = relance.spark.session(root="{LAKE}")')
+    os.environ.setdefault("SPARK_CONF_DIR", str(_SETTINGS))
+    return relance.spark.session("relance demo", root=str(LAKE), conf=_TCP)
+
+
+def use_spark(spark: SparkSession) -> None:
+    """Write, read, stream and merge."""
+    _write(spark)
+    _read(spark)
+    _stream(spark)
+    _merge(spark)
+
+
+def _write(spark: SparkSession) -> None:
+    call('relance.spark.save(readings, "prod.sensors.all")')
     readings = spark.range(0, 1_000_000, 1, 4).select(
         (F.col("id") % 500).alias("sensor"),
         F.expr("current_timestamp() - make_interval(0, 0, 0, 0, 0, 0, id / 10)").alias("ts"),
         (F.sin(F.col("id") / 1000) * 10 + 20).alias("value"),
     )
     saved = relance.spark.save(readings, "prod.sensors.all")
-    console.print(f"prod.sensors.all: version {saved.version}")
+    say(f"4 tasks wrote a million rows, and one commit made them visible: version {saved.version}.")
+    say("To change an existing table, pass mode='append' or mode='overwrite'. Without it, a save is refused:")
     expect_error(lambda: relance.spark.save(readings, "prod.sensors.all"))
 
-    step("columns and a filter reach Lance, so that little is read; SQL sees every table")
-    hot = relance.spark.table(
-        spark, "prod.sensors.all", columns=["sensor", "value"], where="value > 29.99 AND sensor < 5"
-    )
-    console.print(f"{hot.count():,} readings above 29.99 of sensors 0 to 4")
+
+def _read(spark: SparkSession) -> None:
+    call('relance.spark.table(spark, "prod.sensors.all", where="value > 29.99 AND sensor < 5").count()')
+    hot = relance.spark.table(spark, "prod.sensors.all", where="value > 29.99 AND sensor < 5")
+    say(f"{hot.count():,} rows. Lance evaluates the filter, so Spark reads only the rows that match.")
+    call('spark.sql("SELECT sensor, count(*), avg(value) FROM `prod.sensors.all` GROUP BY sensor ...")')
     with relance.spark.attach(spark):
-        spark.sql(
+        found = spark.sql(
             "SELECT sensor, count(*) AS readings, round(avg(value), 2) AS mean "
             "FROM `prod.sensors.all` GROUP BY sensor ORDER BY mean DESC, sensor LIMIT 3"
-        ).show()
+        ).collect()
+    show_table(["sensor", "readings", "mean"], [[f"{cell:,}" for cell in row] for row in found])
 
 
-def stream(spark: SparkSession) -> None:
-    """Copy what is new, in two goes."""
-    step("a stream copies what is new, each row once, and can be stopped and started at any time")
+def _stream(spark: SparkSession) -> None:
+    call('spark.readStream.format("lance").load("prod.sensors.all").where("value > 29.9").writeStream...')
+    counts = []
     for _ in range(2):
         source = spark.readStream.format("lance").option("root", str(LAKE)).load("prod.sensors.all")
         query = (
@@ -48,15 +74,18 @@ def stream(spark: SparkSession) -> None:
             .start("scratch.peaks")
         )
         query.awaitTermination()
-        console.print(f"scratch.peaks: {relance.spark.table(spark, 'scratch.peaks').count():,} rows")
+        counts.append(relance.spark.table(spark, "scratch.peaks").count())
         more = relance.spark.table(spark, "prod.sensors.all", where="sensor < 5")
         relance.spark.save(more, "prod.sensors.all", mode="append")
+    say(
+        f"The stream copied {counts[0]:,} peaks to scratch.peaks and stopped. Restarted after more rows "
+        f"had arrived, it copied only the {counts[1] - counts[0]:,} new ones."
+    )
 
 
-def merge(spark: SparkSession) -> None:
-    """Correct some rows and add others by key, in one version."""
-    step("an upsert: rows with a known key are updated, the others added, in one version")
+def _merge(spark: SparkSession) -> None:
     names = spark.range(0, 600).select("id", F.concat(F.lit("sensor "), "id").alias("name"))
     relance.spark.save(names.where("id < 500"), "prod.sensors.names")
-    done = relance.spark.merge(names.where("id >= 450"), "prod.sensors.names", "id")
-    console.print(f"version {done.version}: {done.updated} updated, {done.inserted} added ({done.engine})")
+    call('relance.spark.merge(changes, "prod.sensors.names", "id")')
+    merged = relance.spark.merge(names.where("id >= 450"), "prod.sensors.names", "id")
+    say(f"An upsert by key: {merged.updated} rows updated, {merged.inserted} inserted, in one version.")

@@ -106,7 +106,7 @@ def test_without_a_catalog_the_error_says_how_to_name_one() -> None:
     ran = run("ls")
     assert ran.exit_code == 2
     what, to_do = ran.err.splitlines()
-    assert what == "error: no catalog is named"
+    assert what == "error: no catalog specified"
     assert "--root" in to_do
     assert "RELANCE_ROOT" in to_do
     assert "relance.toml" in to_do
@@ -143,11 +143,11 @@ def test_the_nearest_file_names_the_catalog(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("root = ", "is not TOML"),
+        ("root = ", "is not valid TOML"),
         ('rot = "x"', "unknown key 'rot'"),
-        ('storage = "x"', "'storage' is not a table"),
-        ('root = ["x"]', "'root' must be text"),
-        ("[storage]\nregion = 'x'", "no catalog is named"),
+        ('storage = "x"', "'storage' must be a table"),
+        ('root = ["x"]', "'root' must be a string"),
+        ("[storage]\nregion = 'x'", "no catalog specified: "),
         ('root = "s3://b"\n[storage]\nacces_key_id = "' + SECRET + '"', "acces_key_id"),
         ('root = "x"\n[catalog]\ndrop_tll = "7d"', "drop_tll"),
     ],
@@ -285,7 +285,7 @@ def test_no_means_no(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None
     command = ["--root", str(lake.folder), "purge", "gone", "--force"]
     ran = CliRunner().invoke(app, command, input="n\n")
     assert ran.exit_code == 5
-    assert "nothing was done" in ran.stderr
+    assert "cancelled: nothing was changed" in ran.stderr
     assert (lake.folder / "gone.lance").exists()
 
 

@@ -13,12 +13,13 @@ def _tables(lake: CommandLake) -> set[str]:
 
 
 def test_a_namespace_is_created_with_properties_and_parents(lake: CommandLake) -> None:
-    assert lake.ok("create-namespace", "a.b.c", "-p", "--property", "k=v=w") == "a.b.c is there\n"
+    assert lake.ok("create-namespace", "a.b.c", "-p", "--property", "k=v=w") == "created namespace a.b.c\n"
     assert lake.json("show", "a.b.c")["properties"] == {"k": "v=w"}
     again = lake.run("create-namespace", "a.b.c", "--json")
     assert again.exit_code == 4
     assert again.document["error"]["type"] == "NamespaceAlreadyExistsError"
     assert lake.json("create-namespace", "a.b.c", "--exist-ok")["namespace"] == "a.b.c"
+    assert lake.ok("create-namespace", "a.b.c", "--exist-ok") == "namespace a.b.c exists\n"
 
 
 def test_a_property_without_a_value_is_a_usage_error(lake: CommandLake) -> None:
@@ -27,7 +28,7 @@ def test_a_property_without_a_value_is_a_usage_error(lake: CommandLake) -> None:
 
 
 def test_rename_into_another_namespace_and_back(lake: CommandLake) -> None:
-    assert lake.ok("rename", "readings", "prod.readings") == "readings is prod.readings now\n"
+    assert lake.ok("rename", "readings", "prod.readings") == "renamed readings to prod.readings\n"
     assert lake.json("rename", "prod.readings", "readings") == {
         "table": "readings",
         "before": "prod.readings",
@@ -43,7 +44,7 @@ def test_drop_and_undrop(lake: CommandLake) -> None:
     text = lake.ok("drop", "readings", "prod.users")
     assert "relance undrop prod.users" in text
     assert _tables(lake) == {"prod.raw.`odd.name`"}
-    assert lake.ok("undrop", "readings") == "readings is back\n"
+    assert lake.ok("undrop", "readings") == "restored readings\n"
     assert lake.json("undrop", "prod.users", "--as", "prod.people") == {"restored": ["prod.people"]}
     assert _tables(lake) == {"prod.raw.`odd.name`", "readings", "prod.people"}
 
@@ -78,7 +79,10 @@ def test_a_namespace_is_dropped_with_all_that_is_in_it_only_when_asked(lake: Com
 def test_drop_of_a_namespace_as_if_it_were_a_table_says_what_to_type(lake: CommandLake) -> None:
     ran = lake.run("drop", "prod")
     assert ran.exit_code == 3
-    assert ran.err.splitlines() == ["error: prod is a namespace", "  do:  relance drop --namespace prod"]
+    assert ran.err.splitlines() == [
+        "error: prod is a namespace, not a table",
+        " hint: to drop it: relance drop --namespace prod",
+    ]
 
 
 def test_protect_of_nothing_is_not_found(lake: CommandLake) -> None:
@@ -108,7 +112,7 @@ def test_drop_with_purge_wants_to_be_confirmed(lake: CommandLake) -> None:
 
 
 def test_purge_takes_nothing_before_its_time(lake: CommandLake) -> None:
-    assert lake.ok("purge") == "no dropped table is due\n"
+    assert lake.ok("purge") == "nothing to purge: no dropped table has expired\n"
     early = lake.run("purge", "gone", "--yes")
     assert early.exit_code == 4
     assert early.out == ""

@@ -70,8 +70,8 @@ def test_ls_dropped_shows_when_a_purge_may_come(lake: CommandLake) -> None:
 def test_ls_of_an_empty_root_says_so(lake: CommandLake) -> None:
     (lake.folder / "empty").mkdir()
     empty = CommandLake(str(lake.folder / "empty"))
-    assert "nothing is in" in empty.ok("ls")
-    assert empty.ok("ls", "--dropped") == "nothing is dropped\n"
+    assert "nothing found in" in empty.ok("ls")
+    assert empty.ok("ls", "--dropped") == "no dropped tables\n"
 
 
 def test_ls_of_an_unknown_namespace_is_not_found(lake: CommandLake) -> None:
@@ -108,13 +108,13 @@ def test_show_of_a_namespace(lake: CommandLake) -> None:
 def test_show_of_a_declared_table(lake: CommandLake) -> None:
     lake.catalog.declare_table({"id": ["later"]})
     assert lake.json("show", "later")["declared"] is True
-    assert "declared: a name without rows" in lake.ok("show", "later")
+    assert "declared, no data yet" in lake.ok("show", "later")
 
 
 def test_show_of_a_dropped_table_says_how_to_undrop_it(lake: CommandLake) -> None:
     ran = lake.run("show", "gone")
     assert ran.exit_code == 3
-    assert ran.err.splitlines()[1] == "  do:  bring it back: relance undrop gone"
+    assert ran.err.splitlines()[1] == " hint: to restore it: relance undrop gone"
 
 
 def test_status_of_all_three_kinds(lake: CommandLake) -> None:

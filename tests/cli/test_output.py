@@ -40,7 +40,7 @@ def test_output_without_room_is_told_in_two_lines(lake: CommandLake, options: li
     assert ran.returncode == 1
     assert ran.stderr.splitlines() == [
         "error: No space left on device",
-        "  do:  make room where the output goes; what the command did is done",
+        " hint: free up space where the output goes; the command itself completed",
     ]
 
 
@@ -70,9 +70,9 @@ def test_a_policy_without_end_is_an_error(lake: CommandLake) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a = " + "[" * 100_000, "is not TOML"),
-        ("a = " + "9" * 5_000, "is not TOML"),
-        ('root = "x"\nkey = "hunter2\n', "is not TOML (line 2)"),
+        ("a = " + "[" * 100_000, "is not valid TOML"),
+        ("a = " + "9" * 5_000, "is not valid TOML"),
+        ('root = "x"\nkey = "hunter2\n', "is not valid TOML (line 2)"),
         ("# a\n" * 300_000, "is larger than 1,048,576 bytes"),
     ],
     ids=["deep", "number", "quote", "large"],

@@ -39,7 +39,7 @@ def test_only_commands_that_exist_are_told() -> None:
 
 
 def test_the_guide_names_only_commands_and_options_that_exist() -> None:
-    for document in (DOCS / "cli.md", DOCS.parent / "README.md"):
+    for document in (DOCS / "cli.md", DOCS / "tutorial.md", DOCS.parent / "README.md"):
         for line in re.findall(r"^(?:\$ )?relance (.+)$", document.read_text(), re.MULTILINE):
             words = re.sub(r"--root \S+", "", line.partition("#")[0]).split()
             command: click.Command = app

@@ -117,7 +117,9 @@ def test_a_csv_whose_headings_are_no_text_is_told(lake: CommandLake, tmp_path: P
 def test_rows_survive_an_export_and_an_import(lake: CommandLake, tmp_path: Path, kind: str) -> None:
     out = str(tmp_path / f"users.{kind}")
     assert lake.json("export", "prod.users", out)["rows"] == 6
-    assert lake.ok("import", "new.space.users", out, "--create-namespaces").endswith("6 rows in version 1\n")
+    assert lake.ok("import", "new.space.users", out, "--create-namespaces") == (
+        "imported 6 rows into new.space.users (version 1)\n"
+    )
     assert lake.json("query", "new.space.users")["rows"] == lake.json("query", "prod.users")["rows"]
 
 

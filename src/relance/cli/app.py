@@ -1,4 +1,4 @@
-"""The program `relance`: its commands, and what becomes of their answers and errors."""
+"""The `relance` program: its commands, and how their results and errors are printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relance.cli.state import State
 
 
 class App(Group):
-    """The outermost group: prints what commands answer, and turns every error into lines and an exit code."""
+    """The top-level group: prints results and turns every error into a message and an exit code."""
 
     def main(
         self,
@@ -31,14 +31,14 @@ class App(Group):
     ) -> NoReturn:
         state = extra.setdefault("obj", State())
         given = sys.argv[1:] if args is None else list(args)
-        state.json = "--json" in given  # also when the rest of the line is wrong
+        state.json = "--json" in given  # even if the rest of the command line is invalid
         prepare_streams()
         try:
             code = self._run(given, state, complete_var, extra)
         except BrokenPipeError:
             _forget_output()
             code = Exit.BROKEN_PIPE
-        except OSError as error:  # the JSON document of an error cannot be written either
+        except OSError as error:  # the JSON document of the error could not be written either
             _forget_output()
             with suppress(OSError, ValueError):
                 print_failure(state.failure(error))
@@ -70,14 +70,14 @@ class App(Group):
             return failure.exit_code
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by what they are for."""
+        """List the commands by section."""
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(str(each.name), each.get_short_help_str(limit=90)) for each in commands])
 
 
 def _forget_output() -> None:
-    """Have nothing more be written; Python would complain once more when it closes the stream."""
+    """Discard further output: otherwise Python reports the closed stream again when it exits."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -89,15 +89,15 @@ def _no_command(error: click.UsageError) -> click.UsageError:
 @click.group(
     cls=App,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Ids are written like prod.analytics.users, and a name with a dot in backticks.",
+    epilog="Ids look like prod.analytics.users; put a name that contains a dot in backticks.",
 )
 @click.version_option(__version__, prog_name="relance")
 def app() -> None:
-    """Keep a lake of Lance tables: look at it, drop and undrop, clean and compact, run policies."""
+    """Manage a catalog of Lance tables: browse, drop and undrop, maintain, run policies."""
 
 
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    "Look": (looking.ls, looking.show, looking.status, looking.versions),
+    "Browse": (looking.ls, looking.show, looking.status, looking.versions),
     "Tables and namespaces": (
         lifecycle.create_namespace,
         lifecycle.rename,
@@ -110,11 +110,11 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
         lifecycle.unprotect,
     ),
     "Rows": (rows.query, rows.import_, rows.export, maintaining.delete_rows),
-    "Upkeep": (maintaining.compact, maintaining.cleanup, roots.migrate, roots.scrub, doctor.doctor),
+    "Maintenance": (maintaining.compact, maintaining.cleanup, roots.migrate, roots.scrub, doctor.doctor),
     "Policies": (policies.policy, runs.plan, runs.run, past.history, past.report),
     "Shell": (completion.completion,),
 }
-"""Every command, by what it is for."""
+"""Every command, by section."""
 
 for _commands in SECTIONS.values():
     for _command in _commands:
@@ -122,5 +122,5 @@ for _commands in SECTIONS.values():
 
 
 def main() -> NoReturn:
-    """Run the command line of this process."""
+    """Run the program with the arguments of this process."""
     app.main()

@@ -1,4 +1,4 @@
-"""Ask before what cannot be undone, naming what will go."""
+"""Confirm irreversible actions, listing what they affect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relance.cli.words import listed
 
 
 def is_somebody_there() -> bool:
-    """Tell whether a question would be seen and could be answered."""
+    """Return whether there is a terminal to prompt on."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -22,24 +22,24 @@ def confirm(
     items: Sequence[str],
     *,
     yes: bool,
-    preview: str = "--dry-run shows what would go",
+    preview: str = "preview with --dry-run",
     warning: str = "cannot be undone",
 ) -> None:
-    """Return when the user agrees to what cannot be undone.
+    """Return if the user confirms.
 
     Raises:
-        CliError: the answer is no, or there is nobody to ask.
+        CliError: the user declined, or there is no terminal to prompt on.
     """
     if yes:
         return
     if not is_somebody_there():
         raise CliError(
-            f"nothing was done: {what} {warning}, and there is no terminal to ask on",
-            f"pass --yes if you are sure; {preview}",
+            f"nothing was changed: {what} {warning}, and there is no terminal to confirm on",
+            f"pass --yes to confirm; {preview}",
             Exit.REFUSED,
         )
     note(f"{what} {warning}:")
     for each in listed(items):
         note(f"  {each}")
-    if not click.confirm("Go on?", default=False, err=True):
-        raise CliError("nothing was done", "answer y to go on, or pass --yes", Exit.REFUSED)
+    if not click.confirm("Continue?", default=False, err=True):
+        raise CliError("cancelled: nothing was changed", "answer y to continue, or pass --yes", Exit.REFUSED)

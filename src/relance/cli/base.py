@@ -1,4 +1,4 @@
-"""Commands and groups as all of ours are: with the options that hold everywhere, before or after the name."""
+"""Command and group classes with the options that every command accepts, before or after its name."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from relance.cli.state import State
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Let the state know an option that was given; the one nearest to the end of the line counts."""
+    """Store an option in the state; the last one on the command line wins."""
     state = context.ensure_object(State)
     if value is not None and value is not False and parameter.name is not None:
         setattr(state, parameter.name, value)
 
 
 def shared_options() -> list[click.Option]:
-    """Return the options that every command has."""
+    """Return the options that every command accepts."""
     return [
         click.Option(
             ["--root"],
             metavar="PATH|URI",
             expose_value=False,
             callback=_keep,
-            help="The catalog; else RELANCE_ROOT, else the nearest relance.toml.",
+            help="Catalog root. Default: RELANCE_ROOT, then the nearest relance.toml.",
         ),
         click.Option(
             ["--config"],
@@ -32,7 +32,7 @@ def shared_options() -> list[click.Option]:
             type=click.Path(dir_okay=False),
             expose_value=False,
             callback=_keep,
-            help="A file like relance.toml, in place of the nearest one.",
+            help="Settings file to use instead of the nearest relance.toml.",
         ),
         click.Option(
             ["--json"],
@@ -40,7 +40,7 @@ def shared_options() -> list[click.Option]:
             default=False,
             expose_value=False,
             callback=_keep,
-            help="Print one JSON document.",
+            help="Print the result as one JSON document.",
         ),
         click.Option(
             ["--debug"],
@@ -48,7 +48,7 @@ def shared_options() -> list[click.Option]:
             default=False,
             expose_value=False,
             callback=_keep,
-            help="Print the traceback of an error.",
+            help="Print the traceback if a command fails.",
         ),
     ]
 
@@ -61,12 +61,12 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.ensure_object(State).command = ctx.command_path.partition(" ")[2]  # also when they are wrong
+        ctx.ensure_object(State).command = ctx.command_path.partition(" ")[2]  # even if they are invalid
         return super().parse_args(ctx, args)
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group of commands with the shared options."""
 
     command_class = Command
 

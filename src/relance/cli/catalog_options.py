@@ -1,4 +1,4 @@
-"""Which catalog is meant: --root, the environment, or the nearest relance.toml. Values are never shown."""
+"""Find the catalog: --root, the environment, or the nearest relance.toml. Values are never printed."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _AT_LINE = re.compile(r"\(at line ([0-9]+), column [0-9]+\)$")
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A catalog as the user named it."""
+    """The catalog to use, as the user specified it."""
 
     properties: dict[str, str] = field(repr=False)
-    """What it is opened with, storage options among it: never shown."""
+    """Catalog properties, including storage options: never printed."""
     named_by: str
-    """Where the root was found."""
+    """Where the root was set."""
     master: str | None = None
-    """Of Spark, if the file names one."""
+    """The Spark master, if the file sets one."""
     conf: dict[str, str] = field(default_factory=dict, repr=False)
     policy: str | None = None
-    """The file with the policy, if one is named."""
+    """The policy file, if one is set."""
 
     @property
     def root(self) -> str:
@@ -53,20 +53,20 @@ class _File:
 
 
 def find_lake(root: str | None, config: str | None, *, environ: Mapping[str, str], folder: Path) -> Lake:
-    """Return the catalog that is meant.
+    """Return the catalog to use.
 
-    A file that names a root speaks of that root only: with another one, its properties are left out.
+    If a file sets a root, its properties apply to that root only.
 
     Raises:
-        CliError: none is named, or the file cannot be used.
+        CliError: no root is set, or the file is invalid.
     """
     file = _find_file(config or environ.get(CONFIG_VARIABLE), folder)
     named = root or environ.get(ROOT_VARIABLE) or None
     if named is None and (file is None or file.root is None):
-        where = "" if file is None else f": {file.path} has no root"
+        where = "" if file is None else f": {file.path} does not set root"
         raise CliError(
-            f"no catalog is named{where}",
-            f"pass --root PATH, set {ROOT_VARIABLE}, or write a {FILE_NAME} with the line: {_EXAMPLE}",
+            f"no catalog specified{where}",
+            f"pass --root PATH, set {ROOT_VARIABLE}, or create a {FILE_NAME} with the line: {_EXAMPLE}",
             Exit.USAGE,
         )
     if named is not None:
@@ -113,18 +113,18 @@ def _read(path: Path) -> _File:
             data = stream.read(_MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
             what = f"{path} is larger than {_MAX_BYTES:,} bytes"
-            raise CliError(what, "name a file with settings of a catalog", Exit.USAGE)
+            raise CliError(what, "pass a settings file such as relance.toml", Exit.USAGE)
         content = tomllib.loads(data.decode())
     except OSError as cause:
         raise CliError(
-            f"{path} cannot be read: {cause.strerror}", "check the path and its permissions", Exit.USAGE
+            f"cannot read {path}: {cause.strerror}", "check the path and its permissions", Exit.USAGE
         ) from cause
-    except (ValueError, RecursionError) as cause:  # TOML, UTF-8, a number or a depth beyond all reason
+    except (ValueError, RecursionError) as cause:  # invalid TOML or UTF-8, or absurdly long or deep
         # Not the parser's text: it may quote a line with a secret.
         found = _AT_LINE.search(str(cause))
         line = f" (line {found[1]})" if found else ""
-        to_do = f"a valid file has lines such as: {_EXAMPLE}"
-        raise CliError(f"{path} is not TOML{line}", to_do, Exit.USAGE) from None
+        to_do = f"fix the file; it needs lines such as: {_EXAMPLE}"
+        raise CliError(f"{path} is not valid TOML{line}", to_do, Exit.USAGE) from None
     return _checked(path, content)
 
 
@@ -147,7 +147,7 @@ def _checked(path: Path, content: Mapping[str, Any]) -> _File:
 
 
 def _below(folder: Path, text: str) -> str:
-    """Return a path as it is meant in a file of this folder; a URI stays as it is."""
+    """Resolve a path relative to this folder; return a URI unchanged."""
     return text if "://" in text else os.path.abspath(folder / Path(text).expanduser())
 
 
@@ -155,14 +155,14 @@ def _refuse_unknown(path: Path, table: Mapping[str, Any], known: tuple[str, ...]
     for name in table:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            to_do = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            to_do = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
             raise CliError(f"{path}: unknown key {prefix + name!r}", to_do, Exit.USAGE)
 
 
 def _table(path: Path, content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     table = content.get(name, {})
     if not isinstance(table, dict):
-        raise CliError(f"{path}: {name!r} is not a table", f"write it as a section: [{name}]", Exit.USAGE)
+        raise CliError(f"{path}: {name!r} must be a table", f"write it as a section: [{name}]", Exit.USAGE)
     return table
 
 
@@ -179,4 +179,4 @@ def _as_text(path: Path, name: str, value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise CliError(f"{path}: {name!r} must be text", f'write it in quotes: {name} = "…"', Exit.USAGE)
+    raise CliError(f"{path}: {name!r} must be a string", f'put it in quotes: {name} = "…"', Exit.USAGE)

@@ -1,4 +1,4 @@
-"""Shell completion: print the script that a shell loads."""
+"""Shell completion: print the script that the shell loads."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _HOW = {
 @click.argument("shell", type=click.Choice(sorted(_HOW)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> Answer:
-    """Print the completion script of a shell.
+    """Print a shell completion script.
 
-    It completes commands, options, and names from the catalog.
+    Completes commands, options, and the names of tables and namespaces in the catalog.
 
     \b
     bash: add to ~/.bashrc:  eval "$(relance completion bash)"

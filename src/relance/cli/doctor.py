@@ -1,4 +1,4 @@
-"""Doctor: what this machine has, and whether the store does what the catalog needs."""
+"""Doctor: check the store and the local environment."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LIBRARIES = ("relance", "pylance", "lance-namespace", "obstore", "pyarrow")
 @click.command(cls=Command)
 @pass_state
 def doctor(state: State) -> Answer:
-    """Check the store and this machine.
+    """Check the store and the local environment.
 
-    Of the store: rights, conditional writes, listings, clock. Of the machine: versions, Java, Spark.
-    Writes small objects below the root, and removes them again.
+    Checks permissions, conditional writes, listings and the clock of the store, and the versions of
+    Python, the libraries, Java and Spark. Writes a few small objects under the root and deletes them.
     """
     from relance.storage.checkup import Verdict
 
@@ -59,8 +59,8 @@ def doctor(state: State) -> Answer:
     if bad:
         names = ", ".join(each.name for each in bad)
         what = f"{plural(len(bad), 'check')} failed: {names}"
-        problem = Failure("Doctor", what, bad[0].remedy or "see the list above", Exit.FAILED)
-    where = f"{catalog.root_uri} (named by {state.lake.named_by})"
+        problem = Failure("Doctor", what, bad[0].remedy or "see the checks above", Exit.FAILED)
+    where = f"{catalog.root_uri} (set by {state.lake.named_by})"
     return Answer(result, [where, "", Grid(["CHECK", "RESULT", ""], rows)], problem)
 
 
@@ -83,7 +83,7 @@ def _version(library: str) -> str:
 
 
 def _spark() -> list[Check]:
-    """Tell whether Spark can be used; a catalog does without it."""
+    """Check whether Spark is available; the catalog works without it."""
     from relance.errors import UnsupportedOperationError
     from relance.storage.checkup import Check, Verdict
 
@@ -92,7 +92,7 @@ def _spark() -> list[Check]:
     except UnsupportedOperationError as error:
         return [
             Check("pyspark", Verdict.UNKNOWN, error.detail),
-            Check("java", Verdict.UNKNOWN, "not looked for"),
+            Check("java", Verdict.UNKNOWN, "not checked"),
         ]
     pyspark, java = found_versions()
     checks = [Check("pyspark", Verdict.GOOD, str(pyspark))]

@@ -1,4 +1,4 @@
-"""Where maintenance runs: threads of this process, or a Spark session; and how far it has come."""
+"""Run maintenance jobs in local threads or on Spark."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def wants_spark(engine: str | None, master: str | None) -> bool:
-    """Tell whether Spark is to work.
+    """Return whether the job runs on Spark.
 
     Raises:
-        CliError: a master is named, and Spark is not to be used.
+        CliError: --master was given with --engine local.
     """
     if engine == "local" and master is not None:
-        raise CliError("--master is for Spark", "pass --engine spark, or leave --master out", Exit.USAGE)
+        raise CliError("--master requires Spark", "pass --engine spark, or remove --master", Exit.USAGE)
     return engine == "spark" or master is not None
 
 
@@ -33,7 +33,7 @@ def spark_session(state: State, master: str | None) -> Any:
     """
     from relance import spark
 
-    state.new_catalog  # noqa: B018  # what is wrong with its properties is told before Spark starts
+    state.new_catalog  # noqa: B018  # report invalid properties before Spark starts
     lake = state.lake
     properties = {name: value for name, value in lake.properties.items() if name != "root"}
     return spark.session(
@@ -54,7 +54,7 @@ def run_job(
     engine: str | None,
     master: str | None,
 ) -> Report:
-    """Do a job over the named tables, or over all that it is for."""
+    """Run a job on the named tables, or on every table it applies to."""
     from relance.maintenance import maintain
 
     catalog = state.catalog

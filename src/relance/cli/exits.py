@@ -1,4 +1,4 @@
-"""Exit codes, and the error that a command raises by itself."""
+"""Exit codes, and the error that commands raise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the shell is told; docs/reference/cli.md has the same table."""
+    """Exit codes; docs/reference/cli.md has the same table."""
 
     OK = 0
     FAILED = 1
@@ -20,20 +20,20 @@ class Exit(IntEnum):
 
 
 MEANINGS: dict[Exit, str] = {
-    Exit.OK: "done",
-    Exit.FAILED: "failed, in whole or in part; or `doctor` and `scrub` found something wrong",
-    Exit.USAGE: "the command line, an id, an expression or a file with settings cannot be used",
-    Exit.NOT_FOUND: "there is no such table, namespace, version, tag, branch, column or folder",
-    Exit.CONFLICT: "the name is taken, the table's state does not allow it, or others changed it meanwhile",
-    Exit.REFUSED: "nothing was done: not confirmed, or over a limit of the policy",
-    Exit.STORE: "the store refused, or does not answer",
+    Exit.OK: "success",
+    Exit.FAILED: "failed, fully or in part; or `doctor` or `scrub` found problems",
+    Exit.USAGE: "invalid command line, id, expression or settings file",
+    Exit.NOT_FOUND: "table, namespace, version, tag, branch, column or folder not found",
+    Exit.CONFLICT: "the name is taken, the table's state does not allow it, or it changed concurrently",
+    Exit.REFUSED: "refused, nothing was changed: not confirmed, or over a limit of the policy",
+    Exit.STORE: "the store denied access or did not respond",
     Exit.INTERRUPTED: "interrupted with Ctrl-C",
-    Exit.BROKEN_PIPE: "whoever read the output stopped reading",
+    Exit.BROKEN_PIPE: "the reader of the output closed the pipe",
 }
 
 
 class CliError(Exception):
-    """Something that ends a command: a line that says what, and a line that says what to do."""
+    """An error that ends a command: what went wrong, and what to do next."""
 
     def __init__(self, what: str, to_do: str, exit_code: Exit) -> None:
         super().__init__(what)

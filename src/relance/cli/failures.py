@@ -1,4 +1,4 @@
-"""From an error to what the user is told: one line what, one line what to do, and an exit code."""
+"""Turn an error into what the user sees: a message, a hint and an exit code."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ Redact = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What to do about errors with certain words in them."""
+    """The hint for errors whose message contains certain words."""
 
     words: str
     to_do: str
     exit_code: Exit | None = None
-    """None leaves that of the error's class."""
+    """None keeps the exit code of the error's class."""
 
 
 _UNDROP_CALL = re.compile(r":?\s*undrop_table\((\[.*?\])\)")
 _UNPROTECT_CALL = re.compile(r":?\s*unprotect\((\[.*?\])\) first")
 _OBJECT_ID = re.compile(r"(?<=\btable id )'([^']+)'|'([^'\s]*\$[^'\s]*)'")
 _FLAG = re.compile(r"\b([a-z]+(?:_[a-z]+)*)=True\b")
-_REPORT = "this should not happen: run it again with --debug, and report what it prints"
+_REPORT = "this is a bug: run the command again with --debug and report the output"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as it is shown."""
+    """An error as the user sees it."""
 
     kind: str
     what: str
     to_do: str
     exit_code: Exit
     code: int | None = None
-    """The namespace specification's, if it has one for this."""
+    """The namespace specification's code, if it defines one."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for the document that `--json` prints."""
+        """Return the error for `--json`."""
         return {"type": self.kind, "code": self.code, "message": self.what, "hint": self.to_do}
 
 
 def failure_of(error: BaseException, redact: Redact) -> Failure:
-    """Return what to say about an error, without secrets."""
+    """Return the message and hint for an error, without secrets."""
     if isinstance(error, CliError):
         kind = _KINDS.get(error.exit_code, "Usage")
         return Failure(kind, redact(error.what), redact(error.to_do), error.exit_code)
@@ -69,7 +69,7 @@ def failure_of(error: BaseException, redact: Redact) -> Failure:
         what = f"{error.strerror}: {error.filename}"
         return Failure(type(error).__name__, redact(what), "check the path and its permissions", Exit.FAILED)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        to_do = "make room where the output goes; what the command did is done"
+        to_do = "free up space where the output goes; the command itself completed"
         return Failure(type(error).__name__, str(error.strerror), to_do, Exit.FAILED)
     what = _one_line(f"{type(error).__name__}: {error}")
     return Failure(type(error).__name__, redact(what), _REPORT, Exit.FAILED)
@@ -85,11 +85,11 @@ def _usage(error: click.UsageError, redact: Redact) -> Failure:
 
 
 def _of_policy(error: RelanceError, redact: Redact) -> Failure:
-    """Return the first complaint about a policy file; `policy check` shows all of them."""
+    """Return the first problem of a policy file; `policy check` lists all of them."""
     first, *rest = str(error.detail).splitlines()
     what = f"{first} (and {len(rest)} more)" if rest else first
     file = first.partition(":")[0]
-    to_do = f"mend it; relance policy check {file} shows all"
+    to_do = f"fix the policy; list every problem: relance policy check {file}"
     return Failure("PolicyError", redact(what), redact(to_do), Exit.USAGE, error.spec_code)
 
 
@@ -100,10 +100,10 @@ def _of_relance(error: RelanceError, redact: Redact) -> Failure:
     called, guarded = _UNDROP_CALL.search(what), _UNPROTECT_CALL.search(what)
     known = next((each for each in _KNOWN if each.words in what), None)
     if called is not None:
-        to_do = f"bring it back: relance undrop {_written(called[1])}"
+        to_do = f"to restore it: relance undrop {_written(called[1])}"
         what = what[: called.start()] + what[called.end() :]
     elif guarded is not None:
-        to_do = f"if it may go after all: relance unprotect {_written(guarded[1])}"
+        to_do = f"to allow it: relance unprotect {_written(guarded[1])}"
         what = what[: guarded.start()] + what[guarded.end() :]
     elif known is not None:
         to_do, exit_code = known.to_do, known.exit_code or exit_code
@@ -113,8 +113,8 @@ def _of_relance(error: RelanceError, redact: Redact) -> Failure:
 
 
 def _as_typed(what: str) -> str:
-    """Return a message of the library in the words of the command line."""
-    # The library writes 'a$b', which a shell takes for something else; commands take a.b.
+    """Rewrite a message of the library with ids and options as the command line takes them."""
+    # The library writes 'a$b', in which a shell expands $b; commands take a.b.
     what = _OBJECT_ID.sub(lambda found: f"'{id_text((found[1] or found[2]).split('$'))}'", what)
     what = _FLAG.sub(lambda found: f"--{found[1].replace('_', '-')}", what)
     return what.replace("table id '", "table '")
@@ -129,7 +129,7 @@ def _inherited_hint(error: BaseException) -> str:
 
 
 def exit_of(error: BaseException) -> Exit:
-    """Return the exit code that an error of the catalog leads to."""
+    """Return the exit code for an error of the catalog."""
     for each in type(error).__mro__:
         if each.__name__ in _EXITS:
             return _EXITS[each.__name__]
@@ -148,23 +148,23 @@ def _one_line(text: str) -> str:
 _KNOWN = (
     _Known(
         "look_for_clones=False",
-        "mend that table, or drop and purge it, or pass --ignore-clones if the lake has no shallow clones",
+        "repair that table, drop and purge it, or pass --ignore-clones if the catalog has no shallow clones",
     ),
-    _Known("allow_young=True", "choose older ones, or pass --allow-young if no job uses them"),
+    _Known("allow_young=True", "choose older versions, or pass --allow-young if no job uses them"),
     _Known("force=True", "wait until then, or pass --force"),
-    _Known("is not dropped", "there is nothing to bring back: see relance ls --dropped"),
-    _Known("No field named", "see the columns: relance show TABLE"),
+    _Known("is not dropped", "nothing to restore: see relance ls --dropped"),
+    _Known("No field named", "list the columns: relance show TABLE"),
     _Known("cannot infer the file format", "pass --format"),
     _Known("or overwrite it", "choose another name, or pass --overwrite"),
     _Known("there is no folder", "create the folder first"),
-    _Known("to resume", "see the runs: relance history", Exit.NOT_FOUND),
-    _Known("be resumed", "see the runs: relance history", Exit.NOT_FOUND),
+    _Known("to resume", "list the runs: relance history", Exit.NOT_FOUND),
+    _Known("be resumed", "list the runs: relance history", Exit.NOT_FOUND),
     _Known(
         "manifest_enabled=true",
-        "in relance.toml: [catalog] manifest_enabled = true; or RELANCE_MANIFEST_ENABLED=true",
+        "set manifest_enabled = true under [catalog] in relance.toml, or RELANCE_MANIFEST_ENABLED=true",
     ),
-    _Known("there is no table or namespace", "see what is there: relance ls --tree", Exit.NOT_FOUND),
-    _Known("is protected", "if it may go after all: relance unprotect TABLE"),
+    _Known("there is no table or namespace", "list what exists: relance ls --tree", Exit.NOT_FOUND),
+    _Known("is protected", "to allow it: relance unprotect TABLE"),
 )
 
 _KINDS = {
@@ -200,29 +200,29 @@ _EXITS: dict[str, Exit] = {
     "ThrottlingError": Exit.STORE,
     "InternalError": Exit.FAILED,
 }
-"""By the name of the class: loading the classes themselves takes a second. A test keeps both in step."""
+"""By class name, because importing the classes takes a second. A test checks the names."""
 
 _HINTS: dict[str, str] = {
-    "UnsupportedOperationError": "this catalog or machine cannot do it: see relance doctor",
-    "InvalidInputError": "mend what it names; relance COMMAND --help shows how it is written",
-    "TableSchemaValidationError": "the rows must have the columns of the table: see relance show TABLE",
-    "NamespaceNotFoundError": "see what is there: relance ls --tree; make it: relance create-namespace NAME",
-    "TableNotFoundError": "see what is there: relance ls --tree, and what was dropped: relance ls --dropped",
-    "TableIndexNotFoundError": "see the indexes: relance show TABLE",
-    "TableTagNotFoundError": "see the tags: relance show TABLE",
-    "TransactionNotFoundError": "see the versions: relance versions TABLE",
-    "TableVersionNotFoundError": "see the versions: relance versions TABLE",
-    "TableColumnNotFoundError": "see the columns: relance show TABLE",
-    "TableBranchNotFoundError": "see the branches: relance show TABLE",
+    "UnsupportedOperationError": "not supported by this catalog or environment: see relance doctor",
+    "InvalidInputError": "fix the value above; see relance COMMAND --help",
+    "TableSchemaValidationError": "the rows must match the columns of the table: see relance show TABLE",
+    "NamespaceNotFoundError": "list namespaces: relance ls --tree; create one: relance create-namespace NAME",
+    "TableNotFoundError": "list tables: relance ls --tree; list dropped tables: relance ls --dropped",
+    "TableIndexNotFoundError": "list the indexes: relance show TABLE",
+    "TableTagNotFoundError": "list the tags: relance show TABLE",
+    "TransactionNotFoundError": "list the versions: relance versions TABLE",
+    "TableVersionNotFoundError": "list the versions: relance versions TABLE",
+    "TableColumnNotFoundError": "list the columns: relance show TABLE",
+    "TableBranchNotFoundError": "list the branches: relance show TABLE",
     "NamespaceAlreadyExistsError": "choose another name, or pass --exist-ok",
-    "NamespaceNotEmptyError": "drop all that is in it too, which undrop brings back: --cascade",
-    "TableAlreadyExistsError": "choose another name; relance status TABLE tells what has this one",
-    "InvalidTableStateError": "see its state: relance status TABLE and relance show TABLE",
-    "LeaseHeldError": "wait for it: --wait 10m; or, if it was stopped: relance run --resume",
-    "ConcurrentModificationError": "somebody else was at work on it: look again, and run it again",
-    "OutcomeUnknownError": "it may have happened: look before you run it again",
-    "PermissionDeniedError": "check the credentials and what they may do: relance doctor",
+    "NamespaceNotEmptyError": "pass --cascade to drop its contents too; undrop restores them",
+    "TableAlreadyExistsError": "choose another name; see what uses this one: relance status TABLE",
+    "InvalidTableStateError": "check its state: relance status TABLE, relance show TABLE",
+    "LeaseHeldError": "wait for the other run with --wait 10m; if it was interrupted: relance run --resume",
+    "ConcurrentModificationError": "another client changed it at the same time: check its state and retry",
+    "OutcomeUnknownError": "the change may have been applied: check before you retry",
+    "PermissionDeniedError": "check the credentials and their permissions: relance doctor",
     "UnauthenticatedError": "check the credentials: relance doctor",
-    "ServiceUnavailableError": "check that the store can be reached: relance doctor",
-    "ThrottlingError": "wait a little, or pass a --rate-limit where there is one",
+    "ServiceUnavailableError": "check that the store is reachable: relance doctor",
+    "ThrottlingError": "retry later, or pass --rate-limit if the command supports it",
 }

@@ -26,7 +26,7 @@ Id = tuple[str, ...]
 
 
 def _each(state: State, names: Sequence[Id], act: Callable[[Id], tuple[dict[str, Any], str]]) -> Answer:
-    """Do something to each name; one that fails does not keep the others from it."""
+    """Apply an action to each name; a failure does not affect the others."""
     from relance.errors import RelanceError
 
     done: list[dict[str, Any]] = []
@@ -67,15 +67,15 @@ _property = click.option(
     "properties",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A property it gets; may come again.",
+    help="Property to set; repeatable.",
 )
 
 
 @click.command(cls=Command, name="create-namespace")
 @click.argument("namespace", type=NAMESPACE)
 @_property
-@click.option("--parents", "-p", is_flag=True, help="Also create the namespaces it is in.")
-@click.option("--exist-ok", is_flag=True, help="It is no error when it exists.")
+@click.option("--parents", "-p", is_flag=True, help="Also create missing parent namespaces.")
+@click.option("--exist-ok", is_flag=True, help="Succeed if the namespace already exists.")
 @pass_state
 def create_namespace(
     state: State, namespace: Id, *, properties: Sequence[str], parents: bool, exist_ok: bool
@@ -93,7 +93,8 @@ def create_namespace(
         }
     )
     name = id_text(namespace)
-    return Answer({"namespace": name, "properties": pairs}, [f"{name} is there"])
+    text = f"namespace {name} exists" if exist_ok else f"created namespace {name}"
+    return Answer({"namespace": name, "properties": pairs}, [text])
 
 
 @click.command(cls=Command)
@@ -101,20 +102,22 @@ def create_namespace(
 @click.argument("new_name", type=ANY)
 @pass_state
 def rename(state: State, table: Id, new_name: Id) -> Answer:
-    """Give a table another id; no data is copied."""
+    """Rename a table, or move it to another namespace; no data is copied."""
     state.catalog.rename_table(
         {"id": list(table), "new_table_name": new_name[-1], "new_namespace_id": list(new_name[:-1])}
     )
     old, new = id_text(table), id_text(new_name)
-    return Answer({"table": new, "before": old}, [f"{old} is {new} now"])
+    return Answer({"table": new, "before": old}, [f"renamed {old} to {new}"])
 
 
 @click.command(cls=Command)
 @click.argument("names", type=ANY, nargs=-1, required=True)
-@click.option("--namespace", "namespaces", is_flag=True, help="The names are namespaces.")
-@click.option("--cascade", is_flag=True, help="With --namespace: also all that is in it.")
-@click.option("--ttl", type=DURATION, help="How long it can be undropped, such as 30d; default drop_ttl.")
-@click.option("--purge", "purge_now", is_flag=True, help="Delete the files of the tables at once, for good.")
+@click.option("--namespace", "namespaces", is_flag=True, help="Drop namespaces instead of tables.")
+@click.option("--cascade", is_flag=True, help="With --namespace: also drop everything inside.")
+@click.option("--ttl", type=DURATION, help="Retention period, such as 30d. Default: drop_ttl.")
+@click.option(
+    "--purge", "purge_now", is_flag=True, help="Delete the tables' files immediately and permanently."
+)
 @yes_option
 @pass_state
 def drop(
@@ -127,20 +130,22 @@ def drop(
     purge_now: bool,
     yes: bool,
 ) -> Answer:
-    """Drop tables or namespaces; undrop brings them back."""
+    """Drop tables or namespaces; undrop restores them."""
     if cascade and not namespaces:
-        raise CliError("--cascade is for namespaces", "pass --namespace too", Exit.USAGE)
+        raise CliError("--cascade requires --namespace", "pass --namespace as well", Exit.USAGE)
     if purge_now and namespaces:
-        raise CliError("--purge is for tables", "drop the namespace, then: relance purge", Exit.USAGE)
+        raise CliError(
+            "--purge applies only to tables", "drop the namespace, then run: relance purge", Exit.USAGE
+        )
     catalog = state.catalog
     if purge_now:
         for each in names:
             catalog.table_exists({"id": list(each)})
         confirm(
-            f"deleting {plural(len(names), 'table')}",
+            f"permanently deleting {plural(len(names), 'table')}",
             [id_text(each) for each in names],
             yes=yes,
-            preview="without --purge it can be undone",
+            preview="without --purge, the drop can be undone",
         )
     wishes = {} if ttl is None else {"ttl_ms": str(round(ttl.total_seconds() * 1000))}
 
@@ -167,8 +172,8 @@ def _drop_table(catalog: DirectoryNamespace, name: Id, wishes: dict[str, str]) -
             catalog.namespace_exists({"id": list(name)})
         except NamespaceNotFoundError:
             raise missing from None
-        to_do = f"relance drop --namespace {in_shell(name)}"
-        raise CliError(f"{id_text(name)} is a namespace", to_do, Exit.NOT_FOUND) from missing
+        to_do = f"to drop it: relance drop --namespace {in_shell(name)}"
+        raise CliError(f"{id_text(name)} is a namespace, not a table", to_do, Exit.NOT_FOUND) from missing
 
 
 def _told(name: Id, told: dict[str, str], *, namespace: bool) -> tuple[dict[str, Any], str]:
@@ -182,36 +187,38 @@ def _told(name: Id, told: dict[str, str], *, namespace: bool) -> tuple[dict[str,
     if fields["purged"]:
         return fields, f"{id_text(name)}: dropped and purged"
     flag = " --namespace" if namespace else ""
-    line = f"{id_text(name)}: dropped; until {moment(due)}: relance undrop{flag} {in_shell(name)}"
+    line = (
+        f"{id_text(name)}: dropped; to restore it until {moment(due)}: relance undrop{flag} {in_shell(name)}"
+    )
     return fields, line
 
 
 @click.command(cls=Command)
 @click.argument("name", type=DROPPED)
-@click.option("--namespace", "namespaces", is_flag=True, help="The name is a namespace.")
-@click.option("--deletion-id", help="Which of several drops; relance ls --dropped shows them.")
-@click.option("--as", "new_name", type=ANY, help="Bring it back under another id.")
+@click.option("--namespace", "namespaces", is_flag=True, help="Restore a namespace instead of a table.")
+@click.option("--deletion-id", help="Which drop to undo, if there are several; see relance ls --dropped.")
+@click.option("--as", "new_name", type=ANY, help="Restore the table under another id.")
 @pass_state
 def undrop(
     state: State, name: Id, *, namespaces: bool, deletion_id: str | None, new_name: Id | None
 ) -> Answer:
-    """Bring back a dropped table or namespace.
+    """Restore a dropped table or namespace.
 
-    Of a namespace, exactly what one drop of it took.
+    Undropping a namespace restores exactly the tables and namespaces of that drop.
     """
     from relance.lifecycle.status import Exists
 
     if namespaces:
         if new_name is not None:
-            raise CliError("--as is for tables", "undrop the namespace under its own name", Exit.USAGE)
+            raise CliError("--as applies only to tables", "undrop the namespace without --as", Exit.USAGE)
         back = state.catalog.undrop_namespace(name, cascade_id=deletion_id)
         return Answer(
-            {"restored": [id_text(each) for each in back]}, [f"{id_text(each)} is back" for each in back]
+            {"restored": [id_text(each) for each in back]}, [f"restored {id_text(each)}" for each in back]
         )
     found = state.catalog.undrop_table(name, deletion_id=deletion_id, new_id=new_name)
-    text = f"{id_text(found.id)} is back"
+    text = f"restored {id_text(found.id)}"
     if not isinstance(found, Exists):
-        text = f"{id_text(found.id)} is not dropped any more, and deregistered as it was before"
+        text = f"restored {id_text(found.id)}; it is deregistered, as it was before the drop"
     return Answer({"restored": [id_text(found.id)]}, [text])
 
 
@@ -219,10 +226,10 @@ def undrop(
 @click.argument("table", type=ANY)
 @click.argument("location")
 @_property
-@click.option("--overwrite", is_flag=True, help="Also when the name is registered already.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing registration of the name.")
 @pass_state
 def register(state: State, table: Id, location: str, *, properties: Sequence[str], overwrite: bool) -> Answer:
-    """Show a Lance table in a directory of the root under a name."""
+    """Add an existing table directory in the root to the catalog."""
     pairs = _pairs(properties)
     response = state.catalog.register_table(
         {
@@ -233,17 +240,19 @@ def register(state: State, table: Id, location: str, *, properties: Sequence[str
         }
     )
     name = id_text(table)
-    return Answer({"table": name, "location": response.location}, [f"{name} is at {response.location}"])
+    return Answer(
+        {"table": name, "location": response.location}, [f"registered {name} at {response.location}"]
+    )
 
 
 @click.command(cls=Command)
 @click.argument("table", type=TABLE)
 @pass_state
 def deregister(state: State, table: Id) -> Answer:
-    """Hide a table until it is registered again; its data stays."""
+    """Remove a table from the catalog without deleting its data."""
     response = state.catalog.deregister_table({"id": list(table)})
     name, place = id_text(table), str(response.location).rstrip("/").rpartition("/")[2]
-    text = f"{name} is hidden; to show it again: relance register {in_shell(table)} {shlex.quote(place)}"
+    text = f"deregistered {name}; to undo: relance register {in_shell(table)} {shlex.quote(place)}"
     return Answer({"table": name, "location": response.location}, [text])
 
 
@@ -251,7 +260,7 @@ def deregister(state: State, table: Id) -> Answer:
 @click.argument("names", type=ANY, nargs=-1, required=True)
 @pass_state
 def protect(state: State, names: Sequence[Id]) -> Answer:
-    """Refuse drops of tables or namespaces."""
+    """Protect tables or namespaces from being dropped."""
 
     def act(name: Id) -> tuple[dict[str, Any], str]:
         state.catalog.protect(name)
@@ -264,10 +273,10 @@ def protect(state: State, names: Sequence[Id]) -> Answer:
 @click.argument("names", type=ANY, nargs=-1, required=True)
 @pass_state
 def unprotect(state: State, names: Sequence[Id]) -> Answer:
-    """Allow drops of tables or namespaces again."""
+    """Remove the protection from tables or namespaces."""
 
     def act(name: Id) -> tuple[dict[str, Any], str]:
         state.catalog.unprotect(name)
-        return {"protected": False}, f"{id_text(name)} can be dropped"
+        return {"protected": False}, f"{id_text(name)} is no longer protected"
 
     return _each(state, names, act)

@@ -1,4 +1,4 @@
-"""Look at a catalog: ls, show, status, versions."""
+"""Browse a catalog: ls, show, status, versions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Id = tuple[str, ...]
 
 @click.command(cls=Command)
 @click.argument("namespace", type=NAMESPACE, required=False)
-@click.option("--recursive", "-r", is_flag=True, help="Also what is in the namespaces below.")
-@click.option("--tree", is_flag=True, help="As a tree, with all that is below.")
-@click.option("--sizes", is_flag=True, help="With rows, bytes, fragments and version; opens every table.")
-@click.option("--tables", "only_tables", is_flag=True, help="Only tables.")
-@click.option("--namespaces", "only_namespaces", is_flag=True, help="Only namespaces.")
-@click.option("--dropped", is_flag=True, help="Dropped tables, and from when a purge may take them.")
+@click.option("--recursive", "-r", is_flag=True, help="Include nested namespaces.")
+@click.option("--tree", is_flag=True, help="Show everything as a tree.")
+@click.option("--sizes", is_flag=True, help="Add rows, size, fragments and version; opens every table.")
+@click.option("--tables", "only_tables", is_flag=True, help="List only tables.")
+@click.option("--namespaces", "only_namespaces", is_flag=True, help="List only namespaces.")
+@click.option("--dropped", is_flag=True, help="List dropped tables and when their retention period ends.")
 @pass_state
 def ls(
     state: State,
@@ -69,7 +69,7 @@ def ls(
     rows = [[id_text(each), "namespace", *([""] * len(SIZE_HEADINGS) if sizes else [])] for each in spaces]
     rows += [[id_text(each), "table", *(found[each].cells if sizes else [])] for each in tables]
     headings = ["NAME", "KIND", *(SIZE_HEADINGS if sizes else [])]
-    empty = f"nothing is in {id_text(inside) if inside else catalog.root_uri}"
+    empty = f"nothing found in {id_text(inside) if inside else catalog.root_uri}"
     return Answer(result, [Grid(headings, rows, frozenset(SIZE_HEADINGS), empty)])
 
 
@@ -109,8 +109,8 @@ def _leaf(table: Id, found: dict[Id, Size]) -> str:
 def _list_dropped(catalog: DirectoryNamespace, namespace: Id | None, *, sizes: bool) -> Answer:
     if sizes:
         raise CliError(
-            "--dropped goes with neither --sizes nor --tree",
-            "relance purge --dry-run tells sizes",
+            "--dropped cannot be combined with --sizes or --tree",
+            "to see sizes: relance purge --dry-run",
             Exit.USAGE,
         )
     found = [
@@ -132,7 +132,7 @@ def _list_dropped(catalog: DirectoryNamespace, namespace: Id | None, *, sizes: b
             for each in found
         ],
         frozenset({"VERSION"}),
-        "nothing is dropped",
+        "no dropped tables",
     )
     return Answer({"root": catalog.root_uri, "dropped": [dropped_fields(each) for each in found]}, [grid])
 
@@ -154,7 +154,7 @@ def dropped_fields(status: SoftDeleted) -> dict[str, Any]:
 @click.argument("name", type=ANY)
 @pass_state
 def show(state: State, name: Id) -> Answer:
-    """Show one table (columns, size, indexes, tags) or namespace."""
+    """Show a table (columns, size, indexes, tags) or a namespace."""
     from relance.errors import NamespaceNotFoundError, TableNotFoundError
 
     catalog = state.catalog
@@ -182,7 +182,7 @@ def _show_namespace(catalog: DirectoryNamespace, name: Id) -> Answer:
     }
     facts = [
         ["namespace", id_text(name)],
-        ["holds", f"{plural(len(spaces), 'namespace')}, {plural(len(tables), 'table')}"],
+        ["contains", f"{plural(len(spaces), 'namespace')}, {plural(len(tables), 'table')}"],
         ["protected", "yes" if result["protected"] else "no"],
         *([f"property {key}", value] for key, value in sorted(properties.items())),
     ]
@@ -240,7 +240,7 @@ def _table_text(result: dict[str, Any]) -> list[Part]:
         *([f"property {key}", value] for key, value in sorted(result["properties"].items())),
     ]
     if result["declared"]:
-        return [_facts([*facts[:2], ["state", "declared: a name without rows"], *facts[6:]])]
+        return [_facts([*facts[:2], ["state", "declared, no data yet"], *facts[6:]])]
     columns = [
         [each["name"], each["type"], "" if each["nullable"] else "not null"] for each in result["columns"]
     ]
@@ -250,7 +250,7 @@ def _table_text(result: dict[str, Any]) -> list[Part]:
 def _type_text(kind: Any) -> str:
     inner = [f"{each.name}: {_type_text(each.type)}" for each in kind.fields or []]
     length = f"[{kind.length}]" if kind.length is not None else ""
-    if kind.length is not None and kind.type.startswith("decimal"):  # the spec keeps both in one number
+    if kind.length is not None and kind.type.startswith("decimal"):  # the spec encodes both in one number
         length = "({}, {})".format(*divmod(kind.length, 1000))
     return f"{kind.type}{length}" + (f"<{', '.join(inner)}>" if inner else "")
 
@@ -263,9 +263,9 @@ def _facts(rows: Sequence[Sequence[str]]) -> Grid:
 @click.argument("table", type=TABLE)
 @pass_state
 def status(state: State, table: Id) -> Answer:
-    """Tell whether a table exists, is dropped and until when, or is not there.
+    """Show whether a table exists or is dropped, and when its retention period ends.
 
-    The exit code is 3 when it is not there.
+    The exit code is 3 if there is no such table.
     """
     from relance.lifecycle.status import Exists, SoftDeleted
 
@@ -276,15 +276,16 @@ def status(state: State, table: Id) -> Answer:
     if isinstance(found, SoftDeleted):
         text = (
             f"{name} was dropped on {moment(found.deleted_at)} ({found.state}); "
-            f"a purge may take it from {moment(found.purge_after)}"
+            f"its retention period ends on {moment(found.purge_after)}"
         )
         return Answer(
-            {"status": "dropped", **dropped_fields(found)}, [text, f"relance undrop {in_shell(table)}"]
+            {"status": "dropped", **dropped_fields(found)},
+            [text, f"to restore it: relance undrop {in_shell(table)}"],
         )
     missing = Failure(
         "TableNotFoundError",
-        f"there is no table {name}",
-        "see what is there: relance ls --tree",
+        f"table {name} not found",
+        "list tables: relance ls --tree",
         Exit.NOT_FOUND,
         4,
     )
@@ -293,7 +294,7 @@ def status(state: State, table: Id) -> Answer:
 
 @click.command(cls=Command)
 @click.argument("table", type=TABLE)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest so many.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show only the newest N.")
 @pass_state
 def versions(state: State, table: Id, *, limit: int | None) -> Answer:
     """List the versions of a table, newest first, with their tags."""
@@ -312,7 +313,7 @@ def versions(state: State, table: Id, *, limit: int | None) -> Answer:
         for each in found
     ]
     rows = [[count(each["version"]), moment(each["at"]), ", ".join(each["tags"])] for each in entries]  # type: ignore[arg-type]  # the values of a mixed dictionary
-    grid = Grid(["VERSION", "AT", "TAGS"], rows, frozenset({"VERSION"}), "it has no version")
+    grid = Grid(["VERSION", "CREATED", "TAGS"], rows, frozenset({"VERSION"}), "no versions")
     return Answer({"table": id_text(table), "versions": entries}, [grid])
 
 

@@ -25,16 +25,21 @@ if TYPE_CHECKING:
 Id = tuple[str, ...]
 
 _TELLING = ("version", "rows", "versions", "files", "bytes")
-"""A change in which none of these is anything is none."""
+"""A change in which all of these are zero or null is no change."""
 
 
 @click.command(cls=Command)
 @click.argument("tables", type=DROPPED, nargs=-1)
-@click.option("--deletion-id", help="Only this drop of the one table that is named.")
-@click.option("--deleted-before", type=MOMENT, help="Only drops before this time.")
-@click.option("--force", is_flag=True, help="Named tables also before their time has passed.")
+@click.option("--deletion-id", help="Purge only this drop of the named table.")
+@click.option("--deleted-before", type=MOMENT, help="Purge only tables dropped before this time.")
 @click.option(
-    "--rate-limit", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Files per second."
+    "--force", is_flag=True, help="Purge the named tables even if their retention period has not ended."
+)
+@click.option(
+    "--rate-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="Delete at most N files per second.",
 )
 @dry_run_option
 @yes_option
@@ -53,15 +58,15 @@ def purge(
     engine: str | None,
     master: str | None,
 ) -> Answer:
-    """Delete the files of dropped tables for good.
+    """Permanently delete the files of dropped tables.
 
-    Of all tables whose time has passed, or of those that are named.
+    Purges the named tables, or every dropped table whose retention period has ended.
     """
     from relance.maintenance import PurgeDropped
 
     if force and not tables:
         raise CliError(
-            "--force is for tables that are named", "name them; see relance ls --dropped", Exit.USAGE
+            "--force requires table names", "name the tables; see relance ls --dropped", Exit.USAGE
         )
     if deletion_id is not None:
         return _purge_one(
@@ -71,12 +76,12 @@ def purge(
     planned = run_job(state, job, list(tables) or None, dry_run=True, engine="local", master=None)
     due = [each for each in planned.results if each.planned is not None]
     if dry_run or not due:
-        return _report_answer(state, planned, nothing="no dropped table is due")
+        return _report_answer(state, planned, nothing="nothing to purge: no dropped table has expired")
     confirm(f"purging {plural(len(due), 'table')}", [_planned_line(each) for each in due], yes=yes)
-    # Exactly what was shown: what comes due meanwhile waits for the next time.
+    # Exactly what was shown: tables that expire in the meantime wait for the next run.
     chosen = list(tables) or [each.table for each in due]
     done = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
-    return _report_answer(state, done, nothing="no dropped table is due")
+    return _report_answer(state, done, nothing="nothing to purge: no dropped table has expired")
 
 
 def _purge_one(
@@ -91,12 +96,12 @@ def _purge_one(
 ) -> Answer:
     """Purge one drop of a table that was dropped several times."""
     if len(tables) != 1:
-        raise CliError("--deletion-id goes with one table", "name the table it belongs to", Exit.USAGE)
+        raise CliError("--deletion-id requires exactly one table", "name the table it belongs to", Exit.USAGE)
     catalog, name = state.catalog, id_text(tables[0])
     known = [each for each in catalog.list_dropped_tables() if each.id == tables[0]]
     if deletion_id not in {each.deletion_id for each in known}:
         raise CliError(
-            f"{name} has no drop {deletion_id}", "see the drops: relance ls --dropped", Exit.NOT_FOUND
+            f"table {name} has no drop {deletion_id}", "list the drops: relance ls --dropped", Exit.NOT_FOUND
         )
     result: dict[str, Any] = {"table": name, "deletion_id": deletion_id, "dry_run": dry_run}
     if dry_run:
@@ -104,13 +109,13 @@ def _purge_one(
     confirm("purging 1 table", [f"{name} (drop {deletion_id})"], yes=yes)
     done = catalog.purge_table(tables[0], deletion_id=deletion_id, force=force, rate_limit=rate_limit)
     result |= {"files": done.files, "bytes": done.bytes}
-    return Answer(result, [f"{name}: {plural(done.files, 'file')} removed, {in_bytes(done.bytes)}"])
+    return Answer(result, [f"{name}: deleted {plural(done.files, 'file')}, {in_bytes(done.bytes)}"])
 
 
 @click.command(cls=Command, name="delete-rows")
 @click.argument("tables", type=TABLE, nargs=-1, required=True)
 @click.option(
-    "--where", required=True, metavar="SQL", help="Which rows, such as \"day < date '2026-01-01'\"."
+    "--where", required=True, metavar="SQL", help="Rows to delete, such as \"day < date '2026-01-01'\"."
 )
 @dry_run_option
 @yes_option
@@ -126,13 +131,13 @@ def delete_rows(
     engine: str | None,
     master: str | None,
 ) -> Answer:
-    """Delete the rows that an SQL expression selects.
+    """Delete the rows that match an SQL expression.
 
-    Older versions still have them, until cleanup removes those.
+    The rows remain in older versions until cleanup removes those versions.
     """
     from relance.maintenance import DeleteRows
 
-    job, nothing = DeleteRows(where), "no row is selected"
+    job, nothing = DeleteRows(where), "no rows match"
     planned = run_job(state, job, list(tables), dry_run=True, engine="local", master=None)
     due = [each for each in planned.results if each.planned is not None and each.planned.rows]
     if dry_run or not due:
@@ -142,7 +147,7 @@ def delete_rows(
         f"deleting {plural(rows, 'row')} where {where}",
         [_planned_line(each) for each in due],
         yes=yes,
-        warning="can be undone only until a cleanup, by going back to an older version",
+        warning="can be undone only by restoring an older version, until cleanup removes it",
     )
     chosen = [each.table for each in planned.results if each in due or each.error is not None]
     report = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
@@ -151,17 +156,15 @@ def delete_rows(
 
 @click.command(cls=Command)
 @click.argument("tables", type=TABLE, nargs=-1)
-@click.option(
-    "--target-rows", type=click.IntRange(min=1), metavar="N", help="Rows of a fragment that is large enough."
-)
-@click.option("--target-bytes", type=click.IntRange(min=1), metavar="N", help="Bytes of such a fragment.")
+@click.option("--target-rows", type=click.IntRange(min=1), metavar="N", help="Target rows per fragment.")
+@click.option("--target-bytes", type=click.IntRange(min=1), metavar="N", help="Target bytes per fragment.")
 @click.option(
     "--deletion-threshold",
     type=click.FloatRange(0, 1),
     metavar="N",
     default=0.1,
     show_default=True,
-    help="Fragments with a larger share of deleted rows are written anew.",
+    help="Rewrite fragments whose share of deleted rows exceeds this.",
 )
 @dry_run_option
 @engine_options
@@ -177,9 +180,9 @@ def compact(
     engine: str | None,
     master: str | None,
 ) -> Answer:
-    """Write small fragments into larger ones.
+    """Merge small fragments into larger ones.
 
-    Also those with many deleted rows; of all tables, or of those that are named.
+    Also rewrites fragments with many deleted rows. Compacts the named tables, or all tables.
     """
     from relance.maintenance import Compact
     from relance.maintenance.layout.compaction import TARGET_ROWS
@@ -190,24 +193,28 @@ def compact(
         deletion_threshold=deletion_threshold,
     )
     report = run_job(state, job, list(tables) or None, dry_run=dry_run, engine=engine, master=master)
-    return _report_answer(state, report, nothing="all fragments are as they should be")
+    return _report_answer(state, report, nothing="nothing to compact")
 
 
 @click.command(cls=Command)
 @click.argument("tables", type=TABLE, nargs=-1)
-@click.option("--older-than", type=DURATION, help="Versions of at least this age, such as 30d; default 14d.")
 @click.option(
-    "--retain-versions", type=click.IntRange(min=1), metavar="N", help="Keep at least the newest so many."
+    "--older-than", type=DURATION, help="Remove versions older than this, such as 30d. Default: 14d."
 )
 @click.option(
-    "--before-version", type=click.IntRange(min=1), metavar="N", help="Only versions before this one."
+    "--retain-versions", type=click.IntRange(min=1), metavar="N", help="Always keep the newest N versions."
 )
-@click.option("--skip-tagged", is_flag=True, help="Keep tagged versions without an error.")
-@click.option("--allow-young", is_flag=True, help="Also versions younger than 24 hours.")
 @click.option(
-    "--ignore-clones", is_flag=True, help="Do not look for shallow clones: for a lake that has none."
+    "--before-version", type=click.IntRange(min=1), metavar="N", help="Remove only versions before this one."
 )
-@click.option("--rate-limit", type=click.IntRange(min=1), metavar="N", help="Files per second.")
+@click.option("--skip-tagged", is_flag=True, help="Keep tagged versions instead of failing.")
+@click.option("--allow-young", is_flag=True, help="Allow removing versions younger than 24 hours.")
+@click.option(
+    "--ignore-clones", is_flag=True, help="Skip the search for shallow clones; safe only if there are none."
+)
+@click.option(
+    "--rate-limit", type=click.IntRange(min=1), metavar="N", help="Delete at most N files per second."
+)
 @dry_run_option
 @yes_option
 @engine_options
@@ -228,9 +235,9 @@ def cleanup(
     engine: str | None,
     master: str | None,
 ) -> Answer:
-    """Remove old versions with the files that only they need.
+    """Remove old versions and the files that only they use.
 
-    Of all tables, or of those that are named. Tags, branches and clones keep what they name.
+    Cleans up the named tables, or all tables. Keeps versions that tags, branches or clones refer to.
     """
     from relance import CleanupPolicy
     from relance.clock import SystemClock
@@ -246,7 +253,7 @@ def cleanup(
     job = CleanUp(policy, allow_young=allow_young, look_for_clones=not ignore_clones)
     planned = run_job(state, job, list(tables) or None, dry_run=True, engine="local", master=None)
     due = [each for each in planned.results if each.planned is not None and _removes(each)]
-    nothing = "no version is old enough"
+    nothing = "no versions to remove"
     if dry_run or not due:
         return _report_answer(state, planned, nothing=nothing)
     versions = sum(each.planned.versions for each in due if each.planned is not None)
@@ -262,7 +269,7 @@ def _removes(result: Result) -> bool:
 
 def _planned_line(result: Result) -> str:
     planned = result.planned
-    assert planned is not None  # only of those that have a plan
+    assert planned is not None  # callers pass only results with a plan
     if planned.note:
         return f"{id_text(result.table)}: {planned.note}"
     what = [plural(planned.versions, "version")] if planned.versions else []
@@ -279,13 +286,13 @@ def _problem_of(failures: Sequence[Failure], tables: int) -> Failure | None:
     return Failure(
         "Partial",
         f"{len(failures)} of {tables} tables failed",
-        "the list above says why; the others are done",
+        "see the errors above; the other tables are done",
         codes.pop() if len(codes) == 1 else Exit.FAILED,
     )
 
 
 def _report_answer(state: State, report: Report, *, nothing: str) -> Answer:
-    """Return what a run of a job tells."""
+    """Return the report of a job as an answer."""
     failures = {each.table: state.failure(each.error) for each in report.failed if each.error}
     entries = [_entry(each, failures.get(each.table)) for each in report.results]
     result = {
@@ -307,15 +314,14 @@ def _report_answer(state: State, report: Report, *, nothing: str) -> Answer:
         return Answer(result, [nothing], problem)
     if len(report.results) == 1 and shown[0]["change"] is None:
         return Answer(result, [], problem)
-    word = "would be done" if report.dry_run else "done"
-    summary = (
-        f"{report.job}: {plural(len(shown) - len(failures), 'table')} {word} in {duration(report.duration)}"
-    )
+    tables = plural(len(shown) - len(failures), "table")
+    how = "(dry run, nothing was changed)" if report.dry_run else f"in {duration(report.duration)}"
+    summary = f"{report.job}: {tables} {how}"
     return Answer(result, [grid, summary], problem)
 
 
 def _entry(result: Result, failure: Failure | None) -> dict[str, Any]:
-    """Return one table of a report for `--json`; `change` is what was, or would be, done."""
+    """Return one table of a report for `--json`; `change` is what was, or would be, changed."""
     change: dict[str, Any] | None = None
     if result.effect is not None:
         effect = result.effect
@@ -352,5 +358,5 @@ def _row(entry: dict[str, Any]) -> list[str]:
     if change is None:
         return [entry["table"], "", "", "", "", f"failed: {error['message']}"]
     figures = [count(change[name]) if change[name] else "" for name in ("rows", "versions", "files")]
-    note = change["note"] if error is None else f"failed in part: {error['message']}"
+    note = change["note"] if error is None else f"partly failed: {error['message']}"
     return [entry["table"], *figures, in_bytes(change["bytes"]) if change["bytes"] else "", note]

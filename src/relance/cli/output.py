@@ -1,4 +1,4 @@
-"""What a command answers, and the one place that prints it: a JSON document, or text for people.
+"""Command results and the only place that prints them: as a JSON document or as text.
 
 Commands compute an Answer; nothing else writes to standard output.
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _PIPE_WIDTH = 100_000
-"""No line of a pipe is wrapped."""
+"""Lines are never wrapped in a pipe."""
 
 _MANY = 2_000
-"""Longer tables are not fitted into a terminal."""
+"""Longer tables are not fitted to the terminal."""
 
 _LEAST = 16
-"""What is left for the last column of a table, at least."""
+"""Minimum width of the last column of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Grid:
     rows: Sequence[Sequence[str]]
     right: frozenset[str] = frozenset()
     empty: str = ""
-    """What is said when there are no rows."""
+    """Printed instead if there are no rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +52,35 @@ class Branch:
 
 
 Part = str | Grid | Branch
-"""What text is made of."""
+"""A piece of text output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a command."""
+    """The result of a command."""
 
     result: Mapping[str, Any]
     """For `--json`: a stable shape."""
     text: Sequence[Part] = ()
     """For people."""
     problem: Failure | None = None
-    """Why the exit code is not 0 although there is a result."""
+    """Why the exit code is not 0 even though there is a result."""
     write: Callable[[TextIO], None] | None = field(default=None, repr=False)
-    """Writes to standard output by itself, in place of `text`."""
+    """Writes to standard output directly, instead of `text`."""
 
 
 def prepare_streams() -> None:
-    """Have standard output and error take any text: what their encoding lacks is spelt out."""
+    """Make standard output and error accept any text: escape characters their encoding lacks."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by whoever started this: nobody wants to read it
+        if stream is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # until the end
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def print_answer(answer: Answer, *, command: str, as_json: bool) -> Exit:
-    """Print an answer, and return the exit code."""
+    """Print an answer and return the exit code."""
     problem = answer.problem
     if as_json:
         document = {"ok": problem is None, "command": command, "result": answer.result}
@@ -100,7 +100,7 @@ def print_answer(answer: Answer, *, command: str, as_json: bool) -> Exit:
 
 
 def print_failed(failure: Failure, *, command: str, as_json: bool) -> None:
-    """Print that a command gave no result."""
+    """Print the error of a command that has no result."""
     if as_json:
         _print_json({"ok": False, "command": command, "error": failure.as_json()})
     else:
@@ -108,19 +108,19 @@ def print_failed(failure: Failure, *, command: str, as_json: bool) -> None:
 
 
 def print_failure(failure: Failure) -> None:
-    """Print what went wrong and what to do, to standard error."""
+    """Print the message and the hint of an error to standard error."""
     console = console_on(sys.stderr)
-    for label, style, text in (("error: ", "bold red", failure.what), ("  do:  ", "bold", failure.to_do)):
+    for label, style, text in (("error: ", "bold red", failure.what), (" hint: ", "bold", failure.to_do)):
         console.print(_styled(label, style), _styled(printable(text)), sep="")
 
 
 def note(text: str) -> None:
-    """Print a line for people, to standard error."""
+    """Print a line to standard error."""
     console_on(sys.stderr).print(_styled(printable(text)))
 
 
 def console_on(stream: TextIO) -> Console:
-    """Return a console that has colours only on a terminal, and wraps lines only there."""
+    """Return a console that uses colors and wraps lines only on a terminal."""
     from rich.console import Console
 
     terminal = stream.isatty()
@@ -142,8 +142,8 @@ def _styled(text: str, style: str = "") -> Any:
 
 
 def _print_json(document: Mapping[str, Any]) -> None:
-    # On a terminal as plain ASCII: text may have characters that move its cursor. All at once, so that what
-    # cannot be written as JSON leaves no half of a document.
+    # ASCII only on a terminal: text may contain control characters. Serialized before it is written, so that
+    # a value that is not JSON leaves no partial document.
     ascii_only = sys.stdout.isatty() or (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
     text = json.dumps(document, indent=2, default=plain, ensure_ascii=ascii_only)
     sys.stdout.write(f"{text}\n")
@@ -167,7 +167,7 @@ def _print_part(part: Part) -> None:
 
 
 def _aligned(grid: Grid) -> Iterator[str]:
-    """Yield a table as plain lines: rich takes long for many rows, and fills lines up with blanks."""
+    """Yield a table as plain lines: rich is slow with many rows and pads lines with blanks."""
     from rich.cells import cell_len
 
     rows = [[printable(cell) for cell in row] for row in grid.rows]
@@ -220,7 +220,7 @@ def _table(grid: Grid, width: int) -> RenderableType:
 
 
 def _fits_but_for_the_last(grid: Grid, width: int) -> bool:
-    """Tell whether ids and times need not be broken when only the last column is."""
+    """Return whether the table fits if only its last column is wrapped."""
     from rich.cells import cell_len
 
     columns = list(zip(grid.headings, *grid.rows, strict=True))[:-1]
@@ -228,7 +228,7 @@ def _fits_but_for_the_last(grid: Grid, width: int) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: times in ISO format, spans in seconds."""
+    """Return a JSON value: times in ISO format, durations in seconds."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     if isinstance(value, datetime):

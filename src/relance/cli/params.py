@@ -1,4 +1,4 @@
-"""Arguments that commands share: ids with completion, durations, moments, engines, confirmation."""
+"""Arguments that commands share: ids with completion, durations, times, engines, confirmation."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class IdType(click.ParamType[Any]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return what the catalog has; nothing when it cannot be asked, since nobody can be told why."""
+        """Return matching names; nothing on an error, which a completion cannot report."""
         from relance.identifiers import format_id
 
         try:
             names = [format_id(each) for each in self._known(ctx.ensure_object(State).catalog)]
-        except Exception:  # noqa: BLE001  # a shell waits for words, not for errors
+        except Exception:  # noqa: BLE001  # the shell expects words, not errors
             return []
-        # Not those with backticks: a shell would run what is between them.
+        # Without names in backticks: a shell would run them as commands.
         safe = {each for each in names if shlex.quote(each) == each}
         return [CompletionItem(each) for each in sorted(safe) if each.startswith(incomplete)]
 
@@ -55,7 +55,7 @@ def all_table_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
 
 
 def all_namespace_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
-    """Return the ids of all namespaces but the root, each before what is in it."""
+    """Return the ids of all namespaces except the root, parents before children."""
     found: list[tuple[str, ...]] = []
     waiting: list[tuple[str, ...]] = [()]
     while waiting:
@@ -84,10 +84,10 @@ class _Duration(click.ParamType[Any]):
             return value
         from relance.config import parse_duration
 
-        if value.strip().isdecimal() and int(value):  # the library takes it for milliseconds
-            self.fail(f"{value!r} has no unit: write it like 7d, 12h, 30m or 90s", param, ctx)
+        if value.strip().isdecimal() and int(value):  # the library reads it as milliseconds
+            self.fail(f"{value!r} has no unit; write it like 7d, 12h, 30m or 90s", param, ctx)
         return parse_duration(
-            value, what=f"--{param.name}".replace("_", "-") if param and param.name else "it"
+            value, what=f"--{param.name}".replace("_", "-") if param and param.name else "duration"
         )
 
 
@@ -101,7 +101,7 @@ class _Moment(click.ParamType[Any]):
             found = datetime.fromisoformat(value)
         except ValueError:
             self.fail(
-                f"{value!r} is no time: write it like 2026-03-01 or 2026-03-01T12:00:00+00:00", param, ctx
+                f"invalid time {value!r}; write it like 2026-03-01 or 2026-03-01T12:00:00+00:00", param, ctx
             )
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
@@ -112,21 +112,23 @@ MOMENT = _Moment()
 
 def yes_option(command: _F) -> _F:
     """Add --yes."""
-    return click.option("--yes", "-y", is_flag=True, help="Do not ask before what cannot be undone.")(command)
+    return click.option("--yes", "-y", is_flag=True, help="Skip the confirmation of irreversible actions.")(
+        command
+    )
 
 
 def dry_run_option(command: _F) -> _F:
     """Add --dry-run."""
-    return click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")(command)
+    return click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")(command)
 
 
 def engine_options(command: _F) -> _F:
     """Add --engine and --master."""
     command = click.option(
-        "--master", metavar="URL", help="Where Spark runs, such as local[4] or spark://host:7077."
+        "--master", metavar="URL", help="Spark master, such as local[4] or spark://host:7077."
     )(command)
     return click.option(
         "--engine",
         type=click.Choice(["local", "spark"]),
-        help="Where to work: threads of this process, or Spark. Default local, spark with --master.",
+        help="Run in local threads or on Spark. Default: local, or spark if --master is given.",
     )(command)

@@ -1,4 +1,4 @@
-"""What runs of policies did: history, report."""
+"""Past policy runs: history, report."""
 
 from __future__ import annotations
 
@@ -26,14 +26,23 @@ Id = tuple[str, ...]
 
 
 @click.command(cls=Command)
-@click.option("--actions", is_flag=True, help="Single actions; also with one of the options below.")
-@click.option("--table", type=TABLE, help="Only what was done to this table.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only this kind of action.")
-@click.option("--failed", is_flag=True, help="Only what failed.")
-@click.option("--run", "name", help="Only what this run did.")
-@click.option("--since", type=MOMENT, help="Only from this time on.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", default=50, show_default=True, help="At most so many."
+    "--actions",
+    is_flag=True,
+    help="List actions instead of runs; implied by --table, --kind, --failed and --run.",
+)
+@click.option("--table", type=TABLE, help="Only actions on this table.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only actions of this kind.")
+@click.option("--failed", is_flag=True, help="Only failed actions.")
+@click.option("--run", "name", help="Only actions of this run.")
+@click.option("--since", type=MOMENT, help="Only entries since this time.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=50,
+    show_default=True,
+    help="At most N entries.",
 )
 @pass_state
 def history(
@@ -47,7 +56,7 @@ def history(
     since: datetime | None,
     limit: int,
 ) -> Answer:
-    """List past runs of policies, or what they did, newest first."""
+    """List past policy runs, or their actions, newest first."""
     from relance.policy import history as past_actions
     from relance.policy import runs as past_runs
     from relance.policy.actions import Kind
@@ -88,9 +97,7 @@ def _runs_answer(found: Sequence[RunEntry]) -> Answer:
         for each in found
     ]
     headings = ["RUN", "STATE", "STARTED", "TOOK", "BY", "POLICY", ""]
-    return Answer(
-        {"runs": entries}, [Grid(headings, rows, frozenset({"TOOK"}), "no policy was run here yet")]
-    )
+    return Answer({"runs": entries}, [Grid(headings, rows, frozenset({"TOOK"}), "no policy runs yet")])
 
 
 def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
@@ -127,7 +134,7 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
     ]
     headings = ["AT", "TABLE", "ACTION", "OUTCOME", "ROWS", "SIZE", "BY", "WHY"]
     return Answer(
-        {"actions": entries}, [Grid(headings, rows, frozenset({"ROWS", "SIZE"}), "nothing was done")]
+        {"actions": entries}, [Grid(headings, rows, frozenset({"ROWS", "SIZE"}), "no matching actions")]
     )
 
 
@@ -136,12 +143,12 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
 @html_option
 @pass_state
 def report(state: State, name: str | None, *, html: str | None) -> Answer:
-    """Show what a run of a policy did: the newest, or the one that is named."""
+    """Show the report of a policy run: the latest, or the one named."""
     from relance.policy import run_record
 
     record = run_record(state.catalog, name)
     if record is None:
-        what = f"there is no run {name}" if name else "no policy was run here yet"
-        raise CliError(what, "see the runs: relance history; begin one: relance run POLICY", Exit.NOT_FOUND)
+        what = f"run {name} not found" if name else "no policy runs yet"
+        raise CliError(what, "list the runs: relance history; start one: relance run POLICY", Exit.NOT_FOUND)
     answer = record_answer(record, html=html)
-    return Answer(answer.result, answer.text)  # that a run failed is no failure of its report
+    return Answer(answer.result, answer.text)  # the report of a failed run is itself a success

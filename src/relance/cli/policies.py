@@ -1,4 +1,4 @@
-"""Policy files: check one, and explain what it means for a table."""
+"""Policy files: check one, or explain what it does to a table."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ KINDS = (
     "remove_orphans",
     "maintain_manifest",
 )
-"""As in relance.policy.actions, which takes a second to load; a test keeps both in step."""
+"""As in relance.policy.actions, which takes a second to import; a test checks that they agree."""
 
 policy_option = click.option(
     "--policy",
     "file",
     type=click.Path(dir_okay=False),
-    help=f"The policy file; else the one that relance.toml names, else {DEFAULT_FILE}.",
+    help=f"Policy file. Default: the one set in relance.toml, then {DEFAULT_FILE}.",
 )
 
 
 def read_policy(state: State, named: str | None) -> Policy:
-    """Return the policy in the file that is named, or that the settings name, or that lies here.
+    """Return the policy from the named file, the file in the settings, or the default file.
 
     Raises:
-        CliError: there is no such file.
-        PolicyError: it cannot be used.
+        CliError: the file cannot be read.
+        PolicyError: the policy is invalid.
     """
     from relance.policy import parse_policy
     from relance.policy.file.parse import MAX_FILE_BYTES
@@ -61,10 +61,12 @@ def read_policy(state: State, named: str | None) -> Policy:
     file = named or _from_settings(state) or DEFAULT_FILE
     try:
         with Path(file).open("rb") as stream:
-            text = stream.read(MAX_FILE_BYTES + 1)  # of a file that is too large, enough to tell
+            text = stream.read(MAX_FILE_BYTES + 1)  # enough to detect a file that is too large
     except OSError as cause:
-        what = f"the policy {file} cannot be read: {cause.strerror}"
-        raise CliError(what, "name the file; docs/policy.md shows how one is written", Exit.USAGE) from cause
+        what = f"cannot read policy {file}: {cause.strerror}"
+        raise CliError(
+            what, "pass the path of a policy file; docs/policy.md describes the format", Exit.USAGE
+        ) from cause
     return parse_policy(text, file=file)
 
 
@@ -72,19 +74,19 @@ def _from_settings(state: State) -> str | None:
     try:
         return state.lake.policy
     except CliError:
-        return None  # to check a file, no catalog is needed
+        return None  # checking a file needs no catalog
 
 
 @click.group(cls=Group)
 def policy() -> None:
-    """Check a policy file, or explain what it means for a table."""
+    """Check a policy file, or explain what it does to a table."""
 
 
 @policy.command(cls=Command)
 @click.argument("file", type=click.Path(dir_okay=False), required=False)
 @pass_state
 def check(state: State, file: str | None) -> Answer:
-    """Check a policy file; all that is wrong is told with its line and key."""
+    """Check a policy file and list every problem with its line and key."""
     from relance.policy.file.problems import PolicyError
 
     try:
@@ -95,7 +97,7 @@ def check(state: State, file: str | None) -> Answer:
         problem = Failure(
             "PolicyError",
             f"{plural(len(problems), 'problem')} in the policy",
-            "mend these lines",
+            "fix the lines listed above",
             Exit.USAGE,
             13,
         )
@@ -121,14 +123,14 @@ def check(state: State, file: str | None) -> Answer:
     ]
     grid = Grid(["LINE", "RULE", "TABLES", "SETS"], rows, frozenset({"LINE"}))
     limits = {name: value for name, value in asdict(found.limits).items() if value is not None}
-    text = [f"{found.file} can be used: {plural(len(rules), 'rule')}"]
+    text = [f"{found.file} is valid: {plural(len(rules), 'rule')}"]
     return Answer({"file": found.file, "problems": [], "rules": rules, "limits": limits}, [grid, *text])
 
 
 @policy.command(cls=Command)
 @pass_state
 def schema(state: State) -> Answer:
-    """Print the JSON schema of policy files, with which editors complete and check them."""
+    """Print the JSON schema of policy files, for completion and validation in editors."""
     from relance.policy.file.schema import schema_text
 
     text = schema_text()
@@ -144,9 +146,9 @@ def schema(state: State) -> Answer:
 @policy_option
 @pass_state
 def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
-    """Explain which rules are about a table, which decide, and what follows now.
+    """Explain which rules match a table, which ones apply, and what is due now.
 
-    Without a table: what the policy wants for the lake as a whole.
+    Without a table: what the policy does for the catalog as a whole.
     """
     from relance.clock import SystemClock
     from relance.policy.evaluate import explain as explain_table
@@ -165,7 +167,7 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
 
 
 def _facts(state: State, table: Id) -> list[TableFacts]:
-    """Return what is known of a table, and of dropped ones of the same name."""
+    """Return the facts about a table and about dropped tables of the same name."""
     from relance.maintenance.runner import ThreadRunner
     from relance.maintenance.work import CatalogRef
     from relance.policy.pipeline.gather import gather
@@ -173,7 +175,7 @@ def _facts(state: State, table: Id) -> list[TableFacts]:
     reference = CatalogRef(state.catalog.properties)
     found = [each.facts for each in gather(reference, ThreadRunner(), only=lambda each: each == table)]
     if not found:
-        state.catalog.table_exists({"id": list(table)})  # says what became of it
+        state.catalog.table_exists({"id": list(table)})  # raises the error that explains why
     return found
 
 
@@ -205,7 +207,7 @@ def _explained(found: Explanation) -> list[Part]:
     decisions = [
         [
             each.kind.value,
-            "cannot" if each.refused else "now" if each.action is not None else "no",
+            "blocked" if each.refused else "now" if each.action is not None else "no",
             each.rule or "-",
             ", ".join(each.overrides),
             each.why,
@@ -219,6 +221,6 @@ def _explained(found: Explanation) -> list[Part]:
         "",
         f"window: {found.window}",
         "",
-        Grid(["WHAT", "TO DO", "BY RULE", "OVER", "WHY"], decisions),
+        Grid(["ACTION", "DUE", "RULE", "OVERRIDES", "WHY"], decisions),
     ]
     return [*text, found.error] if found.error else text

@@ -1,4 +1,4 @@
-"""How far a command has come: a bar or a count on a terminal, on standard error; nothing elsewhere."""
+"""Progress on standard error: a bar or a count on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECONDS = 0.2
 
 
 def job_bar() -> Callable[[Progress], None] | None:
-    """Return what a maintenance job tells its progress."""
+    """Return the progress callback of a maintenance job."""
     if not sys.stderr.isatty():
         return None
     from relance.maintenance import Display
@@ -25,7 +25,7 @@ def job_bar() -> Callable[[Progress], None] | None:
 
 
 def migration_bar() -> Callable[[MigrationProgress], None] | None:
-    """Return what a migration tells its progress."""
+    """Return the progress callback of a migration."""
     if not sys.stderr.isatty():
         return None
 
@@ -39,7 +39,7 @@ def migration_bar() -> Callable[[MigrationProgress], None] | None:
 
 @contextmanager
 def rows_bar(what: str) -> Iterator[Callable[[int], None] | None]:
-    """Give what is told the rows that went by; its line is gone when the block ends."""
+    """Yield a callback that shows the number of rows; the line is erased when the block ends."""
     if not sys.stderr.isatty():
         yield None
         return

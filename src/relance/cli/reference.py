@@ -1,10 +1,11 @@
-"""The reference of the command line, written from the commands themselves.
+"""The command-line reference, generated from the commands.
 
-`python -m relance.cli.reference docs/reference/cli.md` writes the page; a test fails while it is out of date.
+`python -m relance.cli.reference docs/reference/cli.md` writes the page; a test fails if it is out of date.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,25 +17,25 @@ from relance.cli.base import shared_options
 from relance.cli.exits import MEANINGS
 from relance.cli.shapes import SHAPES
 
-_HEAD = """# Command line
+_HEAD = """# Command line reference
 
-Written from the commands by `python -m relance.cli.reference docs/reference/cli.md`.
-The [guide](../cli.md) tells how they go together. `relance COMMAND --help` shows the same.
+Generated from the commands by `python -m relance.cli.reference docs/reference/cli.md`;
+`relance COMMAND --help` prints the same text. New here? Start with the [guide](../cli.md).
 """
 
 _JSON = """## JSON
 
-With `--json` every command prints one document to standard output, also when it fails:
+With `--json`, every command prints one document to standard output, even if it fails:
 
 ```
 {"ok": true, "command": "ls", "result": {}}
 {"ok": false, "command": "show", "error": {"type": "TableNotFoundError", "code": 4, "message": "", …}}
 ```
 
-`result` is listed with each command; one that was done in part has both `result` and `error`. An error has
-`type`, `code` (the namespace specification's, see [errors](errors.md), or null), `message` and `hint`.
-Times are in ISO format, ids are written as commands take them. Keys are only added, never renamed.
-Progress and questions go to standard error.
+The keys of `result` are listed under each command. A command that failed in part has both `result` and
+`error`. An error has `type`, `code` (from the namespace specification, see [errors](errors.md), or null),
+`message` and `hint`. Times are in ISO format, and ids have the form that commands accept. New keys may be
+added; existing keys are never renamed. Progress and prompts go to standard error.
 """
 
 
@@ -55,7 +56,7 @@ def _exit_codes() -> Iterator[str]:
 
 
 def _shared() -> Iterator[str]:
-    yield from ("## Options of every command", "", "Before or after the command's name.", "")
+    yield from ("## Common options", "", "Every command accepts these, before or after its name.", "")
     yield from _options(shared_options())
     yield ""
 
@@ -93,8 +94,8 @@ def _options(options: list[click.Option]) -> Iterator[str]:
 
 
 def _text(docstring: str) -> str:
-    """Return a help text as Markdown; what follows a form feed mark stands as it is."""
-    paragraphs = docstring.split("\n\n")
+    """Return a help text as Markdown; paragraphs marked with a backspace become code blocks."""
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
     return "\n\n".join(
         f"```\n{each.removeprefix(chr(8) + chr(10))}\n```"
         if each.startswith("\b")

@@ -1,4 +1,4 @@
-"""The root as a whole: migrate, scrub."""
+"""Commands for the whole root: migrate, scrub."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from relance.cli.words import listed, printable
 if TYPE_CHECKING:
     from relance.operations.findings import Finding
 
+_LABELS = {"mended": "synced", "settled": "no longer declared"}
+"""How text output names the keys of a migration."""
+
 
 @click.command(cls=Command)
 @click.option(
@@ -29,13 +32,13 @@ if TYPE_CHECKING:
     type=click.Choice(["manifest", "markers"]),
     default="manifest",
     show_default=True,
-    help="manifest: give every table directory a row. markers: bring what other clients keep inside tables "
-    "to the root, so that listing is one request.",
+    help="manifest: add a row for every table directory. markers: copy the markers of other clients from "
+    "table directories to the root, so that listing takes one request.",
 )
 @dry_run_option
 @pass_state
 def migrate(state: State, *, target: str, dry_run: bool) -> Answer:
-    """Bring a root that other clients made to the form that is fastest."""
+    """Convert a root written by other clients to the fastest layout."""
     catalog = state.catalog
     if target == "markers":
         found: dict[str, Any] = asdict(catalog.migrate_markers(dry_run=dry_run))
@@ -45,46 +48,43 @@ def migrate(state: State, *, target: str, dry_run: bool) -> Answer:
     text: list[Part] = []
     for kind, names in kinds.items():
         if names:
-            text += [f"{kind}: {plural(len(names), 'table')}", *(f"  {each}" for each in listed(names))]
+            label = _LABELS.get(kind, kind)
+            text += [f"{label}: {plural(len(names), 'table')}", *(f"  {each}" for each in listed(names))]
     if not text:
-        text = ["nothing is left to migrate"]
+        text = ["nothing to migrate"]
     elif dry_run:
-        text.append("nothing was changed: this was a dry run")
+        text.append("dry run: nothing was changed")
     return Answer({"to": target, "dry_run": dry_run, **kinds}, text)
 
 
 @click.command(cls=Command)
-@click.option("--repair", is_flag=True, help="Mend what can be mended.")
+@click.option("--repair", is_flag=True, help="Repair the problems that can be repaired.")
 @yes_option
 @pass_state
 def scrub(state: State, *, repair: bool, yes: bool) -> Answer:
-    """Look for what does not fit together in the root, and mend it.
+    """Find inconsistencies in the root; --repair fixes them.
 
-    The exit code is 1 when something is left.
+    The exit code is 1 if problems remain.
     """
     found = state.catalog.scrub()
     if repair and found:
         lines = [f"{each.name}: {each.problem.value}; {each.remedy}" for each in found]
         confirm(
-            f"mending {plural(len(found), 'problem')}",
+            f"repairing {plural(len(found), 'problem')}",
             lines,
             yes=yes,
-            preview="relance scrub shows what it finds",
+            preview="list the problems with relance scrub",
         )
         found = state.catalog.scrub(repair=True)
     left = [each for each in found if not each.repaired]
     rows = [
         [each.name, each.problem.value, "repaired" if each.repaired else _left(each, state)] for each in found
     ]
-    grid = Grid(["NAME", "PROBLEM", "REMEDY"], rows, empty="everything fits together")
+    grid = Grid(["NAME", "PROBLEM", "REMEDY"], rows, empty="no problems found")
     result = {"findings": [_fields(each, state) for each in found], "left": len(left)}
     problem = None
     if left:
-        to_do = (
-            "relance scrub --repair mends what can be mended"
-            if not repair
-            else "the list says what is left to do"
-        )
+        to_do = "follow the remedies above" if repair else "repair them: relance scrub --repair"
         problem = Failure(
             "Scrub", f"{plural(len(left), 'problem')} in {state.catalog.root_uri}", to_do, Exit.FAILED
         )

@@ -1,4 +1,4 @@
-"""Rows out of tables and into them: query, import, export."""
+"""Read and write rows: query, import, export."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ Id = tuple[str, ...]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _SHOWN = 20
-"""Rows that a query shows when it is not told how many."""
+"""Rows that a query prints without --limit."""
 
 _CELL = 60
 _FORMATS = ["parquet", "csv", "arrow", "json"]
 
 
 def _selection_options(command: _F) -> _F:
-    """Add the options that choose rows, columns and version."""
+    """Add the options that select rows, columns and version."""
     for option in (
-        click.option("--branch", help="Rows of a branch."),
-        click.option("--tag", help="Rows of the version with this tag."),
-        click.option("--version", type=click.IntRange(min=1), metavar="N", help="Rows of an older version."),
-        click.option("--limit", "-n", type=click.IntRange(min=0), metavar="N", help="At most so many rows."),
-        click.option("--where", metavar="SQL", help='Only rows for which this holds, such as "value > 20".'),
-        click.option("--columns", metavar="NAMES", help="Only these columns, with commas between them."),
+        click.option("--branch", help="Read this branch."),
+        click.option("--tag", help="Read the version with this tag."),
+        click.option("--version", type=click.IntRange(min=1), metavar="N", help="Read this version."),
+        click.option("--limit", "-n", type=click.IntRange(min=0), metavar="N", help="At most N rows."),
+        click.option("--where", metavar="SQL", help='Only rows that match, such as "value > 20".'),
+        click.option("--columns", metavar="NAMES", help="Only these columns, separated by commas."),
     ):
         command = option(command)
     return command
@@ -63,15 +63,15 @@ def _selection(
 @click.command(cls=Command)
 @click.argument("table", type=TABLE)
 @_selection_options
-@click.option("--count", "only_count", is_flag=True, help="Only how many rows there are.")
+@click.option("--count", "only_count", is_flag=True, help="Print only the number of rows.")
 @click.option(
     "--format",
     "file_format",
     type=click.Choice(["table", *_FORMATS]),
-    help="What to print; table by default, or what the name of --output tells. json is an object per line.",
+    help="Output format. Default: table, or the extension of --output. json: one object per line.",
 )
 @click.option("--output", "-o", type=click.Path(dir_okay=False), help="Write to this file.")
-@click.option("--overwrite", is_flag=True, help="Also when the file exists.")
+@click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
 @pass_state
 def query(
     state: State,
@@ -86,7 +86,7 @@ def query(
 ) -> Answer:
     """Print rows of a table.
 
-    As a table and with --json the first 20, otherwise all; --limit says how many.
+    Without --limit, prints the first 20 rows as a table or with --json, and all rows in other formats.
     """
     catalog = state.catalog
     if only_count:
@@ -94,7 +94,7 @@ def query(
     if output is not None:
         if file_format == "table":
             raise CliError(
-                "--format table is for the screen", f"use one of {', '.join(_FORMATS)}", Exit.USAGE
+                "--format table cannot be written to a file", f"use one of {', '.join(_FORMATS)}", Exit.USAGE
             )
         with rows_bar("query") as progress:
             done = catalog.export_table(
@@ -106,14 +106,14 @@ def query(
                 progress=progress,
             )
         result = {"table": id_text(table), "path": output, "format": done.format, "rows": done.rows}
-        return Answer(result, [f"{plural(done.rows, 'row')} in {output}"])
+        return Answer(result, [f"wrote {plural(done.rows, 'row')} to {output}"])
     if file_format in {None, "table"} or state.json:
         return _shown(state, table, chosen)
-    assert file_format is not None  # is shown as a table
+    assert file_format is not None  # None is printed as a table above
     if file_format in {"parquet", "arrow"} and sys.stdout.isatty():
         raise CliError(
-            f"{file_format} is not for a terminal",
-            "write it to a file with --output, or into a pipe",
+            f"{file_format} is binary and cannot be printed on a terminal",
+            "write it to a file with --output, or pipe it to another program",
             Exit.USAGE,
         )
     return Answer({}, write=lambda stream: _stream(state, table, chosen, file_format, stream))
@@ -132,7 +132,7 @@ def _stream(state: State, table: Id, chosen: dict[str, Any], file_format: str, s
 def _count(state: State, table: Id, chosen: dict[str, Any]) -> Answer:
     if chosen["tag"] is not None or chosen["columns"] is not None or chosen["limit"] is not None:
         raise CliError(
-            "--count goes with --where, --version and --branch", "leave out the others", Exit.USAGE
+            "--count allows only --where, --version and --branch", "remove the other options", Exit.USAGE
         )
     request = {
         "id": list(table),
@@ -159,7 +159,7 @@ def _shown(state: State, table: Id, chosen: dict[str, Any]) -> Answer:
     result = {"table": id_text(table), "columns": names, "rows": rows, "more": more}
     numbers = frozenset(each.name for each in reader.schema if _is_number(str(each.type)))
     grid = Grid(names, [[_cell(row[name]) for name in names] for row in rows], numbers, "no rows")
-    return Answer(result, [grid, *(["… and more: --limit says how many are shown"] if more else [])])
+    return Answer(result, [grid, *(["… more rows: use --limit to see them"] if more else [])])
 
 
 def _is_number(kind: str) -> bool:
@@ -179,11 +179,13 @@ def _cell(value: Any) -> str:
     type=click.Choice(["create", "append", "overwrite"]),
     default="create",
     show_default=True,
-    help="create: the table must not exist. append: create it or add rows. overwrite: a new version with "
-    "only these rows; the old versions stay.",
+    help="create: the table must not exist. append: add rows, creating the table if needed. "
+    "overwrite: replace all rows in a new version; old versions remain.",
 )
-@click.option("--format", "file_format", type=click.Choice(_FORMATS[:3]), help="Else the first name tells.")
-@click.option("--create-namespaces", is_flag=True, help="Create the namespaces it is in.")
+@click.option(
+    "--format", "file_format", type=click.Choice(_FORMATS[:3]), help="Default: the first file's extension."
+)
+@click.option("--create-namespaces", is_flag=True, help="Create missing namespaces.")
 @engine_options
 @pass_state
 def import_(
@@ -197,7 +199,7 @@ def import_(
     engine: str | None,
     master: str | None,
 ) -> Answer:
-    """Write Parquet, CSV or Arrow files into a table, as one version."""
+    """Import Parquet, CSV or Arrow files into a table, as one new version."""
     if wants_spark(engine, master):
         return _import_with_spark(
             state, table, files, mode=mode, file_format=file_format, spaces=create_namespaces, master=master
@@ -212,7 +214,9 @@ def import_(
             progress=progress,
         )
     result = {"table": id_text(done.id), "version": done.version, "rows": done.rows, "engine": "local"}
-    return Answer(result, [f"{id_text(done.id)}: {plural(done.rows, 'row')} in version {done.version}"])
+    return Answer(
+        result, [f"imported {plural(done.rows, 'row')} into {id_text(done.id)} (version {done.version})"]
+    )
 
 
 def _import_with_spark(
@@ -240,15 +244,15 @@ def _import_with_spark(
         create_namespaces=spaces,
     )
     result = {"table": id_text(saved.id), "version": saved.version, "rows": None, "engine": "spark"}
-    return Answer(result, [f"{id_text(saved.id)}: written in version {saved.version}"])
+    return Answer(result, [f"imported into {id_text(saved.id)} (version {saved.version})"])
 
 
 @click.command(cls=Command)
 @click.argument("table", type=TABLE)
 @click.argument("path", type=click.Path())
 @_selection_options
-@click.option("--format", "file_format", type=click.Choice(_FORMATS), help="Else the name tells.")
-@click.option("--overwrite", is_flag=True, help="Also when it exists.")
+@click.option("--format", "file_format", type=click.Choice(_FORMATS), help="Default: the extension of PATH.")
+@click.option("--overwrite", is_flag=True, help="Replace the file or folder if it exists.")
 @engine_options
 @pass_state
 def export(
@@ -263,7 +267,7 @@ def export(
     master: str | None,
     **chosen: Any,
 ) -> Answer:
-    """Write rows of a table to a file, or with Spark to a folder."""
+    """Export rows of a table to a file, or to a folder with Spark."""
     selection = _selection(**chosen)
     if not wants_spark(engine, master):
         with rows_bar("export") as progress:
@@ -277,7 +281,7 @@ def export(
             "rows": done.rows,
             "engine": "local",
         }
-        return Answer(result, [f"{plural(done.rows, 'row')} in {path}"])
+        return Answer(result, [f"exported {plural(done.rows, 'row')} to {path}"])
     from relance.operations.transfer.formats import format_of
 
     kind = format_of(path, file_format)
@@ -299,4 +303,4 @@ def export(
         overwrite=overwrite,
     )
     result = {"table": id_text(table), "path": path, "format": kind, "rows": None, "engine": "spark"}
-    return Answer(result, [f"{id_text(table)} is in {path}"])
+    return Answer(result, [f"exported {id_text(table)} to {path}"])

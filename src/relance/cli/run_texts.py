@@ -1,4 +1,4 @@
-"""A run of a policy as answers show it: for people from its summary, for machines whole."""
+"""The record of a policy run as an answer: a summary as text, the full record as JSON."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from relance.policy.records import ActionRecord, RunRecord
 
 _ACTIONS = 30
-"""Actions that a plan lists."""
+"""Maximum number of actions that a plan lists."""
 
 html_option = click.option(
-    "--html", type=click.Path(dir_okay=False), help="Write the report as an HTML page."
+    "--html", type=click.Path(dir_okay=False), help="Also write the report to this HTML file."
 )
 
 
 def record_answer(record: RunRecord, *, html: str | None = None, actions: bool = False) -> Answer:
-    """Return what is told of a run, and write its page if one is asked for."""
+    """Return the report of a run, and write it as HTML if a file is named."""
     from relance.policy.report import summary, to_html, to_json
 
     found = summary(record)
@@ -40,7 +40,7 @@ def record_answer(record: RunRecord, *, html: str | None = None, actions: bool =
     text += ["", *listed(failed)] if failed else []
     if html is not None:
         _write(html, to_html(record))
-        text += ["", f"the report is in {html}"]
+        text += ["", f"report written to {html}"]
     result = {"record": to_json(record), "html": html}
     return Answer(result, text, _problem(record))
 
@@ -51,7 +51,7 @@ def _grid(rows: tuple[tuple[str, ...], ...]) -> Grid:
 
 
 def _listed(record: RunRecord) -> list[Part]:
-    """Return the actions that a run does, or would do."""
+    """Return the actions that a run did, or would do."""
     chosen = [each for each in record.actions if each.planned is not None or each.effect is not None]
     rows = [
         [each.action.kind.value, id_text(each.action.table), each.action.rule, each.action.why]
@@ -59,7 +59,7 @@ def _listed(record: RunRecord) -> list[Part]:
     ]
     rest = len(rows) - _ACTIONS
     grid = Grid(["ACTION", "TABLE", "RULE", "WHY"], rows[:_ACTIONS])
-    return [grid, *([f"… and {rest} more: --json has all"] if rest > 0 else [])]
+    return [grid, *([f"… and {rest} more; --json lists them all"] if rest > 0 else [])]
 
 
 def _action(each: ActionRecord) -> str:
@@ -70,20 +70,20 @@ def _problem(record: RunRecord) -> Failure | None:
     from relance.policy.records import Outcome, RunState
 
     if record.state is RunState.REFUSED:
-        to_do = "nothing was done: raise the limit in the policy, narrow the run with --only, or plan again"
+        to_do = "nothing was changed: raise the limit in the policy, narrow the run with --only, or re-plan"
         return Failure("Refused", record.message or "the run was refused", to_do, Exit.REFUSED)
     failed = sum(each.outcome is Outcome.FAILED for each in record.actions)
     if not failed and record.state is not RunState.FAILED:
         return None
     what = f"{failed} of {len(record.actions)} actions failed"
-    return Failure("Failed", what, "the lines above say why; run it again when that is mended", Exit.FAILED)
+    return Failure("Failed", what, "fix the errors listed above and run it again", Exit.FAILED)
 
 
 def _write(file: str, text: str) -> None:
     try:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as cause:
-        what = f"the report {file} cannot be written: {cause.strerror}"
+        what = f"cannot write report {file}: {cause.strerror}"
         raise CliError(
-            what, "choose another file; relance report --html writes it again", Exit.FAILED
+            what, "choose another file and write it again: relance report --html FILE", Exit.FAILED
         ) from cause

@@ -1,4 +1,4 @@
-"""Run policies: plan, run. What came of runs is in past."""
+"""Run policies: plan, run. Past runs are in past."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _IRREVERSIBLE = frozenset({"delete_rows", "clean_up", "purge", "remove_orphans"}
 _file = click.argument("file", metavar="[POLICY]", type=click.Path(dir_okay=False), required=False)
 _only = click.option("--only", type=TABLE, multiple=True, help="Only this table; repeatable.")
 _kind = click.option(
-    "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."
+    "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of action; repeatable."
 )
 
 
@@ -43,7 +43,7 @@ _kind = click.option(
 @_only
 @_kind
 @click.option(
-    "--save", type=click.Path(dir_okay=False), help="Keep the plan: relance run --plan FILE runs it."
+    "--save", type=click.Path(dir_okay=False), help="Save the plan to a file for relance run --plan."
 )
 @html_option
 @engine_options
@@ -59,7 +59,7 @@ def plan(
     engine: str | None,
     master: str | None,
 ) -> Answer:
-    """Show what a run of a policy would do now; nothing is changed."""
+    """Show what a policy run would do now, without changing anything."""
     from relance.policy import save_plan
 
     made = _plan(state, file, only, kinds, _engine(state, engine, master))
@@ -67,12 +67,12 @@ def plan(
     if save is None:
         return answer
     save_plan(made, save)
-    text = [*answer.text, "", f"the plan is in {save}: relance run --plan {save}"]
+    text = [*answer.text, "", f"plan saved to {save}; to run it: relance run --plan {save}"]
     return Answer({**answer.result, "saved": save}, text, answer.problem)
 
 
 def _engine(state: State, engine: str | None, master: str | None) -> dict[str, Any]:
-    """Return how the pipeline is told where to work."""
+    """Return the engine arguments of the pipeline."""
     if not wants_spark(engine, master):
         return {"engine": "local", "spark": None}
     session = spark_session(state, master)
@@ -82,14 +82,18 @@ def _engine(state: State, engine: str | None, master: str | None) -> dict[str, A
 
 
 def _chosen(state: State, only: Sequence[Id], kinds: Sequence[str]) -> dict[str, Any]:
-    """Return how the pipeline is told what to look at; a table that was never there is a mistake."""
+    """Return the selection arguments of the pipeline.
+
+    Raises:
+        CliError: one of the tables does not exist.
+    """
     from relance.lifecycle.status import NotFound
     from relance.policy.actions import Kind
 
     for each in only:
         if isinstance(state.catalog.table_status(each), NotFound):
-            what = f"there is no table {id_text(each)}"
-            raise CliError(what, "see what is there: relance ls --tree", Exit.NOT_FOUND)
+            what = f"table {id_text(each)} not found"
+            raise CliError(what, "list tables: relance ls --tree", Exit.NOT_FOUND)
     chosen: list[Kind] | None = [Kind(each) for each in kinds] or None
     return {"only": list(only) or None, "kinds": chosen}
 
@@ -107,12 +111,12 @@ def _plan(
 @_file
 @_only
 @_kind
-@click.option("--plan", "saved", type=click.Path(dir_okay=False), help="Run exactly this plan, once.")
-@click.option("--resume", is_flag=True, help="Bring a run to its end that was stopped: the newest such.")
-@click.option("--run", "name", help="With --resume: this run.")
-@click.option("--every", type=DURATION, help="Run again and again, such as 1h, until it is stopped.")
-@click.option("--wait", type=DURATION, help="Wait so long for another run of this lake, such as 10m.")
-@click.option("--actor", help="Who runs it, for the history; default user@host.")
+@click.option("--plan", "saved", type=click.Path(dir_okay=False), help="Run exactly this saved plan, once.")
+@click.option("--resume", is_flag=True, help="Resume the most recent interrupted run.")
+@click.option("--run", "name", help="With --resume: resume this run.")
+@click.option("--every", type=DURATION, help="Repeat at this interval, such as 1h, until stopped.")
+@click.option("--wait", type=DURATION, help="Wait this long for another run to finish, such as 10m.")
+@click.option("--actor", help="Name to record in the history. Default: user@host.")
 @html_option
 @yes_option
 @engine_options
@@ -134,9 +138,9 @@ def run(
     engine: str | None,
     master: str | None,
 ) -> Answer:
-    """Do what a policy asks for, and keep a record of it in the lake.
+    """Run a policy and record the run in the catalog.
 
-    Asks before rows or files go, and then does exactly what it showed; --yes does not ask.
+    Lists the rows and files it would delete and asks first, then does exactly that; --yes skips the question.
     """
     _refuse_mixtures(file, only, kinds, saved, resume=resume, name=name, every=every, yes=yes)
     where = _engine(state, engine, master)
@@ -170,15 +174,15 @@ def _refuse_mixtures(
 ) -> None:
     chosen = [each for each, given in (("--plan", saved), ("--resume", resume), ("--every", every)) if given]
     if len(chosen) > 1:
-        raise CliError(f"{chosen[0]} does not go with {chosen[1]}", "choose one of them", Exit.USAGE)
+        raise CliError(f"{chosen[0]} cannot be combined with {chosen[1]}", "use only one of them", Exit.USAGE)
     if (saved or resume) and (file or only or kinds):
-        what = f"{chosen[0]} is run as it was planned"
-        raise CliError(what, "leave out the policy, --only and --kind", Exit.USAGE)
+        what = f"{chosen[0]} always follows its original plan"
+        raise CliError(what, "remove the policy, --only and --kind", Exit.USAGE)
     if name is not None and not resume:
-        raise CliError("--run is for --resume", "pass --resume too", Exit.USAGE)
+        raise CliError("--run requires --resume", "pass --resume as well", Exit.USAGE)
     if every is not None and not yes:
-        what = "nothing was done: with --every nobody is there to ask before each run"
-        raise CliError(what, "pass --yes if the policy may do what it says", Exit.REFUSED)
+        what = "nothing was changed: --every cannot ask for confirmation before each run"
+        raise CliError(what, "pass --yes to run the policy unattended", Exit.REFUSED)
 
 
 def _run_saved(state: State, file: str, common: dict[str, Any], *, yes: bool) -> RunRecord:
@@ -188,7 +192,7 @@ def _run_saved(state: State, file: str, common: dict[str, Any], *, yes: bool) ->
 
 
 def _run_shown(state: State, made: RunPlan, common: dict[str, Any], *, yes: bool) -> RunRecord:
-    """Show what goes for good, ask, and run exactly that."""
+    """List the irreversible actions, ask, and run exactly that plan."""
     from relance.policy import run as run_plan
 
     _ask(made, yes=yes)
@@ -196,18 +200,18 @@ def _run_shown(state: State, made: RunPlan, common: dict[str, Any], *, yes: bool
 
 
 def _resume(state: State, name: str | None, common: dict[str, Any], *, yes: bool) -> RunRecord:
-    """Show what is left to go for good of a run, ask, and bring it to its end."""
+    """List the irreversible actions left in a run, ask, and resume it."""
     from relance.policy import resume as resume_run
     from relance.policy.pipeline.runs import left_of
 
     if not yes:
         left = left_of(state.catalog, name)
-        _ask(left, yes=False, preview=f"relance report {left.run} shows what is done")
-        name = left.run  # and not one that was stopped since
+        _ask(left, yes=False, preview=f"see what is done with relance report {left.run}")
+        name = left.run  # not a run that was interrupted since
     return resume_run(state.catalog, name, **common)
 
 
-def _ask(made: RunPlan, *, yes: bool, preview: str = "relance plan shows what would go") -> None:
+def _ask(made: RunPlan, *, yes: bool, preview: str = "preview with relance plan") -> None:
     from relance.policy.records import Outcome, RunState
 
     going = [
@@ -240,14 +244,14 @@ def _estimate(planned: Any) -> str:
 def _run_often(
     state: State, file: str | None, every: timedelta, arguments: dict[str, Any], html: str | None
 ) -> Answer:
-    """Run now and at each full span, until a signal comes; what one run meets does not end the others.
+    """Run now and at every interval until a signal arrives; a failing run does not end the loop.
 
-    The exit code is that of the last run: whoever watches over this wants to know whether it works now.
+    The exit code is that of the last run, so that a supervisor sees whether it works now.
     """
     from relance.policy import run_policy
     from relance.policy.pipeline.schedule import repeat, stopped_by_signals
 
-    read_policy(state, file)  # what is wrong now is told now
+    read_policy(state, file)  # report an invalid policy immediately
     runs: list[dict[str, Any]] = []
     last: Failure | None = None
 
@@ -255,7 +259,7 @@ def _run_often(
         nonlocal last
         try:
             record = run_policy(state.catalog, read_policy(state, file), **arguments)
-        except Exception as error:  # noqa: BLE001  # also what only this night brought, such as a lost executor
+        except Exception as error:  # noqa: BLE001  # including transient failures, such as a lost executor
             last = state.failure(error)
             runs.append({"run": None, "state": "failed", "error": last.as_json()})
             note(f"error: {last.what}")
@@ -269,5 +273,5 @@ def _run_often(
     with stopped_by_signals() as stop:
         repeat(every, work, stop=stop, told=lambda due: note(f"next run: {moment(due)}"))
     failed = sum(each["error"] is not None for each in runs)
-    text = f"{plural(len(runs), 'run')}, {failed} of them failed or refused"
+    text = f"{plural(len(runs), 'run')}, {failed} failed or refused"
     return Answer({"runs": runs}, [text], last)

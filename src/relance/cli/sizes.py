@@ -1,4 +1,4 @@
-"""How big tables are, for listings: opened several at a time."""
+"""Table sizes for listings; several tables are opened concurrently."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What one table holds; None is not known."""
+    """Size of one table; None if unknown."""
 
     rows: int | None = None
     bytes: int | None = None
     fragments: int | None = None
     version: int | None = None
     error: str | None = None
-    """Why it cannot be read."""
+    """Why the table cannot be read."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `--json`."""
+        """Return the size for `--json`."""
         return asdict(self)
 
     @property
@@ -44,7 +44,7 @@ class Size:
 
 
 def sizes_of(catalog: DirectoryNamespace, tables: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Size]:
-    """Return the size of each table; one that cannot be read does not keep the others from being."""
+    """Return the size of each table; an unreadable table does not affect the others."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return dict(zip(tables, pool.map(lambda each: _size(catalog, each), tables), strict=True))
 

@@ -1,4 +1,4 @@
-"""What one call of the command line knows: the options that every command has, and the catalog they name."""
+"""State of one invocation: the shared options, and the catalog they select."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class State:
-    """Filled by the options as they are read."""
+    """Filled in as the options are parsed."""
 
     root: str | None = None
     config: str | None = None
     json: bool = False
     debug: bool = False
     command: str = ""
-    """What was called, without `relance`."""
+    """The command, without `relance`."""
     _known: list[Lake] = field(default_factory=list, repr=False)
 
     @cached_property
     def lake(self) -> Lake:
-        """The catalog that is meant.
+        """The catalog to use.
 
         Raises:
-            CliError: none is named.
+            CliError: no root is set.
         """
         lake = find_lake(self.root, self.config, environ=os.environ, folder=Path.cwd())
         self._known.append(lake)
@@ -44,36 +44,36 @@ class State:
 
     @cached_property
     def new_catalog(self) -> DirectoryNamespace:
-        """The catalog, opened; its folder may be missing."""
+        """The opened catalog; its folder may not exist yet."""
         from relance.namespace import DirectoryNamespace
 
         return DirectoryNamespace(clock=None, **self.lake.properties)
 
     @cached_property
     def catalog(self) -> DirectoryNamespace:
-        """The catalog, opened.
+        """The opened catalog.
 
         Raises:
-            CliError: it is in a folder that does not exist.
+            CliError: its folder does not exist.
         """
         catalog = self.new_catalog
         root = catalog.root_uri
         if "://" not in root and not os.path.isdir(root):
             raise CliError(
-                f"there is no folder {root} (named by {self.lake.named_by})",
-                "check the path; relance create-namespace and relance import begin a new catalog",
+                f"folder {root} not found (set by {self.lake.named_by})",
+                "check the path; to create a catalog: relance create-namespace or relance import",
                 Exit.NOT_FOUND,
             )
         return catalog
 
     def failure(self, error: BaseException) -> Failure:
-        """Return what to say about an error that did not end the command; with --debug also its traceback."""
+        """Return the message and hint for an error; with --debug, also print its traceback."""
         if self.debug:
             sys.stderr.write(details_of(error, self.redact))
         return failure_of(error, self.redact)
 
     def redact(self, text: str) -> str:
-        """Return a text without the secrets among what the catalog and Spark are opened with."""
+        """Return a text without the secrets in the properties of the catalog and of Spark."""
         for lake in self._known:
             from relance.config import StorageOptions
 

@@ -1,4 +1,4 @@
-"""Ids, times and lists as commands show them; amounts are in relance.amounts."""
+"""Format ids, times and lists; amounts are in relance.amounts."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ _SHOWN = 20
 
 
 def printable(text: str) -> str:
-    """Return a text in which no character moves the cursor or colours the terminal."""
+    """Return a text without control characters."""
     return "".join(each if each.isprintable() else f"\\u{{{ord(each):X}}}" for each in text)
 
 
 def id_text(parts: Sequence[str]) -> str:
-    """Return an id as commands take it."""
+    """Return an id in the form that commands accept."""
     from relance.identifiers import format_id
 
     return format_id(parts) if parts else "(root)"
 
 
 def in_shell(parts: Sequence[str]) -> str:
-    """Return an id as it can be typed into a shell, which takes backticks for a command."""
+    """Return an id quoted for a shell, which would otherwise run the text between backticks."""
     return shlex.quote(id_text(parts))
 
 
 def moment(when: datetime | None) -> str:
-    """Return a time in UTC, to the second; a dash when there is none."""
+    """Return a time in UTC, to the second; a dash if there is none."""
     return "-" if when is None else when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
