@@ -20,6 +20,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 from tests.support.cli import SECRET, CommandLake, environment, run, spawn
+from tests.support.failures import deny
 from tests.support.patches import substitute
 
 from relance import errors
@@ -223,10 +224,7 @@ def _parquet(folder: Path) -> str:
 def test_a_root_without_permission_leads_to_the_stores_exit_code(
     lake: CommandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise errors.PermissionDeniedError("not yours")
-
-    substitute(monkeypatch, "disk.list_level", refuse)
+    substitute(monkeypatch, "disk.list_level", deny)
     ran = lake.run("ls")
     assert ran.exit_code == 6
     assert "relance doctor" in ran.err

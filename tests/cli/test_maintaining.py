@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.cli import ROWS, CommandLake
+from tests.support.failures import deny
 from tests.support.patches import substitute
 from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
-from relance.errors import PermissionDeniedError
 
 
 def _entry(found: dict[str, object], table: str) -> dict[str, object]:
@@ -122,10 +122,7 @@ def test_doctor_finds_a_good_store(lake: CommandLake) -> None:
 def test_doctor_tells_that_the_root_cannot_be_written(
     lake: CommandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionDeniedError("not yours")
-
-    substitute(monkeypatch, "disk.create", refuse)
+    substitute(monkeypatch, "disk.create", deny)
     ran = lake.run("doctor", "--json")
     assert ran.exit_code == 1
     checks = {each["name"]: each for each in ran.document["result"]["checks"]}

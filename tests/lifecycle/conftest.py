@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.manifest_fixtures import clock
 
 import relance
 from relance.testing.clock import ManualClock
@@ -15,13 +15,9 @@ from relance.testing.clock import ManualClock
 if TYPE_CHECKING:
     from tests.support.servers import S3Server
 
+__all__ = ["clock"]
+
 Open = Callable[..., relance.DirectoryNamespace]
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    # The real date: stores stamp objects with theirs, and a sweep compares the two.
-    return ManualClock(datetime.now(UTC))
 
 
 @pytest.fixture(params=["local disk", "moto"])

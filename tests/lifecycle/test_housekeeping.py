@@ -11,6 +11,7 @@ from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import DeregisterTableRequest
 from tests.lifecycle.conftest import Open
 from tests.support.calls import drop, make, rows, tables
+from tests.support.failures import interrupt
 from tests.support.internals import context_of, replace_context
 from tests.support.patches import original, substitute
 from tests.support.roots import stream_of
@@ -147,11 +148,8 @@ def test_a_create_that_committed_but_died_before_its_last_step_is_finished(
     make(catalog, "t", 1)
     drop(catalog, "t")
 
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        substitute(patch, "claim.settle", die)
+        substitute(patch, "claim.settle", interrupt)
         with pytest.raises(KeyboardInterrupt):
             catalog.create_table({"id": ["t"]}, stream_of(2))
     assert tables(catalog) == []
@@ -170,11 +168,8 @@ def test_a_create_that_died_before_its_commit_gives_the_dropped_table_back(
     make(catalog, "t", 1)
     drop(catalog, "t")
 
-    def die(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        substitute(patch, "tables.commit", die)
+        substitute(patch, "tables.commit", interrupt)
         with pytest.raises(KeyboardInterrupt):
             catalog.create_table({"id": ["t"]}, stream_of(2))
     clock.advance(timedelta(hours=1))

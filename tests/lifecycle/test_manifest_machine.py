@@ -8,24 +8,23 @@ The long profile, 500 sequences of 200 calls in each mode and 50 of 100 on S3, t
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from pathlib import Path
 
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 from tests.lifecycle.test_state_machine import LONG, profile
+from tests.support.machines.base import OnDisk
 from tests.support.machines.compatibility import CompatibilityMachine
 from tests.support.machines.manifest import ManifestMachine
 from tests.support.models.manifest import ManifestModel
+from tests.support.modes import V2
 from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.timeout(0 if LONG else 300)
 
 ON_DISK = profile(500, 200) if LONG else profile(60, 30)
 ON_S3 = profile(50, 100) if LONG else profile(3, 15)
-
-V2 = {"dir_listing_enabled": "false"}
 
 
 @pytest.fixture
@@ -34,29 +33,19 @@ def properties_on_s3(moto_server: S3Server) -> dict[str, str]:
 
 
 def test_rows_alone_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> None:
-    class OnDisk(ManifestMachine):
+    class Machine(OnDisk, ManifestMachine):
         def __init__(self) -> None:
-            self.root = tmp_path / uuid.uuid4().hex
-            super().__init__({"root": str(self.root), **V2}, ManifestModel())
+            super().__init__({"root": self.fresh_root(tmp_path), **V2}, ManifestModel())
 
-        def teardown(self) -> None:
-            super().teardown()
-            shutil.rmtree(self.root, ignore_errors=True)
-
-    run_state_machine_as_test(OnDisk, settings=ON_DISK)
+    run_state_machine_as_test(Machine, settings=ON_DISK)
 
 
 def test_rows_and_directories_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> None:
-    class OnDisk(CompatibilityMachine):
+    class Machine(OnDisk, CompatibilityMachine):
         def __init__(self) -> None:
-            self.root = tmp_path / uuid.uuid4().hex
-            super().__init__({"root": str(self.root)})
+            super().__init__({"root": self.fresh_root(tmp_path)})
 
-        def teardown(self) -> None:
-            super().teardown()
-            shutil.rmtree(self.root, ignore_errors=True)
-
-    run_state_machine_as_test(OnDisk, settings=ON_DISK)
+    run_state_machine_as_test(Machine, settings=ON_DISK)
 
 
 def test_rows_alone_on_s3_answer_as_the_model_does(

@@ -8,13 +8,13 @@ The long profile, 1,000 sequences of 500 calls on local disk and 100 of 100 on S
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.support.machines.base import OnDisk
 from tests.support.machines.lifecycle import LifecycleMachine
 from tests.support.servers import S3Server
 
@@ -41,16 +41,11 @@ def profile(examples: int, steps: int) -> settings:
 
 
 def test_two_clients_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> None:
-    class OnDisk(LifecycleMachine):
+    class Machine(OnDisk, LifecycleMachine):
         def __init__(self) -> None:
-            self.root = tmp_path / uuid.uuid4().hex
-            super().__init__({"root": str(self.root)})
+            super().__init__({"root": self.fresh_root(tmp_path)})
 
-        def teardown(self) -> None:
-            super().teardown()
-            shutil.rmtree(self.root, ignore_errors=True)
-
-    run_state_machine_as_test(OnDisk, settings=profile(1000, 500) if LONG else profile(200, 50))
+    run_state_machine_as_test(Machine, settings=profile(1000, 500) if LONG else profile(200, 50))
 
 
 def test_two_clients_on_s3_answer_as_the_model_does(moto_server: S3Server, moto_bucket: str) -> None:

@@ -20,12 +20,12 @@ from tests.support.jobs.rows import (
     PER_FRAGMENT,
     ROWS,
     SMALL,
-    context_of,
     ids,
     make,
     opened,
     ref_to,
     rows,
+    task_context,
 )
 from tests.support.modes import COMPATIBILITY, V2
 from tests.support.patches import original, substitute
@@ -96,7 +96,7 @@ def _merge(place: Place, history: History, number: int) -> None:
     new = pa.concat_tables([rows(each, 1) for each in pair])
     new = new.set_column(1, "n", pa.array([number] * 2, pa.int32()))
     try:
-        merge_here(context_of(place), "t", new, ("id",), before_commit=_pause)
+        merge_here(task_context(place), "t", new, ("id",), before_commit=_pause)
     except ConcurrentModificationError as failure:
         raise OutcomeUnknownError(failure.detail) from failure  # it may have happened before a drop
     history.numbers.update(dict.fromkeys(pair, number))
@@ -138,7 +138,7 @@ def _purge(place: Place, history: History, number: int) -> None:
     place.open().drop_table({"id": [name], "context": {"ttl_ms": "1"}})
     time.sleep(0.01)
     job = PurgeDropped(giant_files=0 if number % 2 else 20_000)
-    due = job.targets(context_of(place))
+    due = job.targets(task_context(place))
     assert due == [(name,)]
     _run(place, job, number, *due)
 
@@ -147,7 +147,7 @@ def _orphans(place: Place, history: History, number: int) -> None:
     left = f"0123abcd_left{number}/data/1.lance"
     place.put(left, b"x")
     _run(place, RemoveOrphans(timedelta(0), allow_young=True), number, ())
-    assert not context_of(place).storage.which_exist([left])
+    assert not task_context(place).storage.which_exist([left])
 
 
 TURNS: dict[str, Turn] = {

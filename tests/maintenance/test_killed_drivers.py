@@ -13,11 +13,11 @@ from tests.support.jobs.rows import (
     PER_FRAGMENT,
     ROWS,
     content,
-    context_of,
     effect_of,
     fragments,
     make,
     opened,
+    task_context,
     unused_files,
 )
 from tests.support.modes import V1, V2
@@ -42,7 +42,7 @@ def test_a_job_killed_before_its_commit_is_done_once_by_the_next_run(
     assert (content(opened(place)), opened(place).version) == (before, version)
     assert unused_files(place)
     if name == "merge":
-        done = merge_here(context_of(place), "t", merged(), on=("id",))
+        done = merge_here(task_context(place), "t", merged(), on=("id",))
         assert (done.updated, done.inserted, done.attempts) == (5, 5, 1)
     else:
         effect_of(place, JOBS[name], giant=GIANT)

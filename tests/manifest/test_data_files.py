@@ -11,17 +11,15 @@ import pyarrow as pa
 import pytest
 from lance.namespace import CreateNamespaceRequest
 from lance.namespace import DirectoryNamespace as NativeNamespace
+from tests.support.manifests import open_manifest
 from tests.support.patches import original, substitute
 
-from relance.config import StorageOptions
 from relance.manifest import data_files
 from relance.manifest.entry import Entry, ObjectType, decode_row
 from relance.manifest.lance_manifest import LanceManifest
-from relance.manifest.opening import ManifestTable
 from relance.manifest.schema import SCHEMA
 from relance.manifest.store import Change, transact
 from relance.manifest.upkeep import keep_up
-from relance.storage.local_disk import LocalDiskStorage
 
 METADATA: tuple[dict[str, str], ...] = (
     {},
@@ -31,10 +29,6 @@ METADATA: tuple[dict[str, str], ...] = (
     {"relance.by_row": "true"},
 )
 """The fourth only says the word."""
-
-
-def open_manifest(root: Path) -> LanceManifest:
-    return LanceManifest(ManifestTable(LocalDiskStorage(str(root)), f"{root}/__manifest", StorageOptions()))
 
 
 @pytest.fixture

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.manifests import open_manifest
 from tests.support.patches import substitute
 
 from relance.clock import since_boot
-from relance.config import StorageOptions
 from relance.manifest.entry import Entry, ObjectType
 from relance.manifest.lance_manifest import LanceManifest
-from relance.manifest.opening import ManifestTable
 from relance.manifest.store import Change, transact
 from relance.manifest.upkeep import keep_up
 from relance.storage.local_disk import LocalDiskStorage
@@ -36,10 +35,6 @@ class _DiskAfar(LocalDiskStorage):
 
     def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
         raise AssertionError("on an object store this is a listing")
-
-
-def open_manifest(root: Path, storage: LocalDiskStorage) -> LanceManifest:
-    return LanceManifest(ManifestTable(storage, f"{root}/__manifest", StorageOptions()))
 
 
 def add(manifest: LanceManifest, name: str) -> None:

@@ -26,7 +26,7 @@ from tests.support.calls import (
     tables,
     write,
 )
-from tests.support.codes import INVALID_TABLE_STATE
+from tests.support.codes import INVALID_TABLE_STATE, UNSUPPORTED
 from tests.support.lakes import Lake
 from tests.support.modes import V1
 from tests.support.roots import refused
@@ -34,8 +34,6 @@ from tests.support.roots import refused
 from relance import DirectoryNamespace
 from relance.manifest.schema import READER_FLAGS_KEY, SCHEMA, WRITER_FLAGS_KEY
 from relance.operations.deletion import PurgeResult
-
-UNSUPPORTED = 0
 
 Call = Callable[[DirectoryNamespace], object]
 

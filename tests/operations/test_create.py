@@ -65,6 +65,20 @@ def on_table_commits(monkeypatch: pytest.MonkeyPatch, act: Callable[[Commit], Co
     monkeypatch.setattr(lance.LanceDataset, "commit", commit)
 
 
+def beaten_by(other: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have another client create the table right before the next commit."""
+
+    def be_beaten(original: Commit) -> Commit:
+        def commit(*arguments: Any, **options: Any) -> Any:
+            monkeypatch.setattr(lance.LanceDataset, "commit", original)
+            create(other, "t", MORE_ROWS)
+            return original(*arguments, **options)
+
+        return commit
+
+    on_table_commits(monkeypatch, be_beaten)
+
+
 SPELLINGS = {
     "create": ("create", "Create", "CREATE", "cReAtE"),
     "exist_ok": ("exist_ok", "ExistOk", "EXIST_OK", "existok", "Exist_Ok"),
@@ -559,17 +573,7 @@ class TestLostAnswers:
     def test_a_commit_that_another_creator_beat_is_no_success(
         self, place: Place, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        other = place.open()
-
-        def be_beaten(original: Commit) -> Commit:
-            def commit(*arguments: Any, **options: Any) -> Any:
-                monkeypatch.setattr(lance.LanceDataset, "commit", original)
-                create(other, "t", MORE_ROWS)
-                return original(*arguments, **options)
-
-            return commit
-
-        on_table_commits(monkeypatch, be_beaten)
+        beaten_by(place.open(), monkeypatch)
         with pytest.raises(LanceNamespaceError) as caught:
             create(catalog, "t")
         assert int(caught.value.code) == 14
@@ -585,17 +589,7 @@ class TestLostAnswers:
         catalog: DirectoryNamespace,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        other = place.open()
-
-        def be_beaten(original: Commit) -> Commit:
-            def commit(*arguments: Any, **options: Any) -> Any:
-                monkeypatch.setattr(lance.LanceDataset, "commit", original)
-                create(other, "t", MORE_ROWS)
-                return original(*arguments, **options)
-
-            return commit
-
-        on_table_commits(monkeypatch, be_beaten)
+        beaten_by(place.open(), monkeypatch)
         response = create(catalog, "t", mode=mode)
         assert response.version == describe(catalog, "t", load_detailed_metadata=True).version
         assert_whole(catalog, "t", expected)

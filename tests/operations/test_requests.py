@@ -29,7 +29,7 @@ from lance_namespace.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from tests.support.codes import INVALID_INPUT, TABLE_NOT_FOUND
+from tests.support.codes import INVALID_INPUT, NAMESPACE_EXISTS, TABLE_NOT_FOUND
 from tests.support.roots import (
     MORE_ROWS,
     ROWS,
@@ -53,7 +53,6 @@ from relance.testing.clock import ManualClock
 
 IMPLEMENTATION = "relance.DirectoryNamespace"
 VECTORS = [{"id": number, "vector": [float(number), 0.0]} for number in range(5)]
-NAMESPACE_EXISTS = 2
 
 
 class TestLanceNamespace:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.support.failures import deny
 from tests.support.patches import original, substitute
 
-from relance.errors import PermissionDeniedError
 from relance.storage.checkup import Check, Verdict, check_store
 from relance.storage.memory import MemoryStorage
 from relance.storage.protocol import Level
@@ -24,10 +24,6 @@ def _checked(storage: Any) -> dict[str, Check]:
 
 def _bad(storage: Any) -> set[str]:
     return {name for name, each in _checked(storage).items() if each.verdict is Verdict.BAD}
-
-
-def _refuse(*_: object, **__: object) -> Any:
-    raise PermissionDeniedError("not yours")
 
 
 def test_a_good_store_has_nothing_wrong_and_keeps_nothing() -> None:
@@ -54,7 +50,7 @@ def test_a_store_that_ignores_conditions_is_found_out(monkeypatch: pytest.Monkey
 
 def test_a_store_that_may_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
-    substitute(monkeypatch, "storage.create", _refuse, on=storage)
+    substitute(monkeypatch, "storage.create", deny, on=storage)
     found = _checked(storage)
     assert found["write"].verdict is Verdict.BAD
     assert found["write"].remedy
@@ -75,7 +71,7 @@ def test_a_right_that_is_missing_is_named(
     method: str, names: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = MemoryStorage()
-    substitute(monkeypatch, method, _refuse, on=storage)
+    substitute(monkeypatch, method, deny, on=storage)
     assert names <= _bad(storage)
 
 

@@ -179,16 +179,17 @@ def test_the_file_system_is_synced_for_many_files_where_that_can_be_trusted(tmp_
         sync(file.fileno())
 
 
+def _break(_: object) -> None:
+    raise OSError(errno.EIO, "the disk is broken")
+
+
 def test_bodies_that_cannot_be_made_to_last_are_never_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = LocalDiskStorage(str(tmp_path))
     changes = _changes(storage, 3)
 
-    def fail(files: list[str]) -> None:
-        raise OSError(errno.EIO, "the disk is broken")
-
-    substitute(monkeypatch, "disk.sync_temporary_files", fail)
+    substitute(monkeypatch, "disk.sync_temporary_files", _break)
     outcomes = storage.replace_many(changes)
     assert [type(each) for each in outcomes] == [InternalError] * 3
     assert {storage.read(each.key).body for each in changes} == {b"old"}
@@ -202,10 +203,7 @@ def test_names_that_cannot_be_made_to_last_are_not_reported_as_changed(
     first, second = _changes(storage, 2)
     storage.delete(first.key)
 
-    def fail(folder: str) -> None:
-        raise OSError(errno.EIO, "the disk is broken")
-
-    substitute(monkeypatch, "disk.sync_directory", fail)
+    substitute(monkeypatch, "disk.sync_directory", _break)
     assert [type(each) for each in storage.replace_many([first, second])] == [KeyChangedError, InternalError]
 
 

@@ -104,6 +104,10 @@ class Lake:
         """Return the keys of all files below a prefix, on any store."""
         return {info.key for info in self.context.storage.list_recursive(prefix)}
 
+    def table_keys(self) -> set[str]:
+        """Return the keys of files in directories: neither markers nor the catalog's own table."""
+        return {key for key in self.all_keys() if "/" in key and not key.startswith("__manifest/")}
+
     def files(self) -> dict[str, bytes]:
         """Return everything in the folder: the bytes of each file by its key; folders end in a slash."""
         return snapshot(self.folder)

@@ -13,9 +13,9 @@ from lance_namespace import CreateTableVersionRequest, TableVersion
 from tests.support.internals import context_of, replace_context
 
 from relance import DirectoryNamespace
-from relance.manifest.store import Change, Manifest, Snapshot
+from relance.manifest.store import Change, Snapshot
 from relance.storage.probe import capabilities
-from relance.storage.protocol import ObjectStorage, Version
+from relance.storage.protocol import Version
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 MORE_ROWS = pa.table({"id": [4, 5], "name": ["d", "e"]})
@@ -124,15 +124,19 @@ class Power:
         return done
 
 
-class _Storage:
-    """A storage that writes while there is power."""
+class _Powered:
+    """Something whose writes need power; its reads do not."""
 
-    def __init__(self, inner: ObjectStorage, power: Power) -> None:
-        """Wrap a storage."""
+    def __init__(self, inner: Any, power: Power) -> None:
+        """Wrap a storage or a manifest."""
         self._inner, self._power = inner, power
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+class _Storage(_Powered):
+    """A storage that writes while there is power."""
 
     def create(self, key: str, body: bytes) -> Version:
         written: Version = self._power.spend(lambda: self._inner.create(key, body))
@@ -147,15 +151,8 @@ class _Storage:
             self._power.spend(lambda: self._inner.delete_many(chosen))
 
 
-class _Manifest:
+class _Manifest(_Powered):
     """A manifest that commits while there is power."""
-
-    def __init__(self, inner: Manifest, power: Power) -> None:
-        """Wrap a manifest."""
-        self._inner, self._power = inner, power
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     def commit(self, read: Snapshot, change: Change) -> None:
         self._power.spend(lambda: self._inner.commit(read, change))

@@ -273,6 +273,17 @@ def refused(code: int) -> Iterator[pytest.ExceptionInfo[LanceNamespaceError]]:
     assert int(caught.value.code) == code, f"{type(caught.value).__name__}: {caught.value}"
 
 
+@contextmanager
+def refused_unchanged(place: Place, code: int) -> Iterator[None]:
+    """Check that the block raises this code and changes no file below the root."""
+    before = place.files()
+    with refused(code):
+        yield
+    after = place.files()
+    assert sorted(before) == sorted(after)
+    assert before == after
+
+
 def assert_gone(catalog: Any, name: str) -> None:
     """Check that no way of looking finds the table."""
     assert name not in names(catalog)

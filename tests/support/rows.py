@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import lance
 import pyarrow as pa
 from lance_namespace import DescribeTableRequest
-from tests.support.roots import LocalPlace, ipc, refused
+from tests.support.roots import LocalPlace, ipc
 
 from relance import DirectoryNamespace
 
@@ -22,10 +21,14 @@ SCHEMA = pa.schema(
 )
 
 
+def quiet_settings(mode: Mapping[str, str]) -> dict[str, str]:
+    """Return what turns upkeep in the background off, where there is any."""
+    return {} if mode.get("manifest_enabled") == "false" else {"manifest_upkeep": "false"}
+
+
 def quiet(place: LocalPlace, **properties: str) -> DirectoryNamespace:
     """Open the catalog without upkeep in the background, so that files can be compared."""
-    upkeep = {} if place.mode.get("manifest_enabled") == "false" else {"manifest_upkeep": "false"}
-    return place.open(**upkeep, **properties)
+    return place.open(**quiet_settings(place.mode), **properties)
 
 
 def people(ids: Sequence[int]) -> pa.Table:
@@ -68,14 +71,3 @@ def ids(catalog: Any, name: str = "t", **fields: Any) -> list[int]:
 def opened(catalog: Any, name: str = "t", **pinned: Any) -> Any:
     """Open the table with pylance alone."""
     return lance.dataset(catalog.describe_table(DescribeTableRequest(id=[name])).location, **pinned)
-
-
-@contextmanager
-def refused_unchanged(place: LocalPlace, code: int) -> Iterator[None]:
-    """Check that the block raises this code and changes no file below the root."""
-    before = place.files()
-    with refused(code):
-        yield
-    after = place.files()
-    assert sorted(before) == sorted(after)
-    assert before == after

@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 from tests.support.paths import REPOSITORY
+from tests.support.ports import free_port
 from tests.support.services import ServiceUnavailable
 
 HOST = "127.0.0.1"
@@ -185,7 +186,7 @@ def start_minio() -> Iterator[S3Server]:
         }
 
         def command(port: int) -> list[str]:
-            flags = ["--address", f"{HOST}:{port}", "--console-address", f"{HOST}:{_free_port()}"]
+            flags = ["--address", f"{HOST}:{port}", "--console-address", f"{HOST}:{free_port()}"]
             return [binary, "server", *flags, "--certs-dir", f"{folder}/certs", f"{folder}/data"]
 
         with _listening_process("MinIO", command, folder, environment, "/minio/health/live") as port:
@@ -393,14 +394,6 @@ def _find_program(name: str, *folders: Path) -> str:
     raise ServiceUnavailable(f"the program {name!r} is neither in .tools nor on PATH")
 
 
-def _free_port() -> int:
-    """Return a loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _tail(log: Path) -> str:
     """Return the end of a server's log for an error message."""
     return log.read_text(errors="replace")[-2000:].strip()
@@ -446,7 +439,7 @@ def _listening_process(
     """Run a server on a free port, trying another port when the first was taken in between."""
     log = Path(folder, "log")
     for _ in range(START_ATTEMPTS):
-        port = _free_port()
+        port = free_port()
         with _process(command(port), log, environment) as process:
             if _wait_until_up(process, port, path):
                 yield port

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import lance
 import pyarrow as pa
 from tests.support.lakes import QUIET
 from tests.support.modes import V1, V2
-from tests.support.roots import LocalPlace, dataset, refused
+from tests.support.roots import dataset
 
 from relance import DirectoryNamespace
 
@@ -39,17 +37,6 @@ ROWS = _rows()
 def call(catalog: Any, operation: str, **fields: Any) -> Any:
     """Call an operation about the table `t`, or about another one if an id is given."""
     return getattr(catalog, operation)({"id": ["t"], **fields})
-
-
-@contextmanager
-def refused_without_a_trace(place: LocalPlace, code: int) -> Iterator[None]:
-    """Check that the block is refused with this code and changes no file."""
-    before = place.files()
-    with refused(code):
-        yield
-    after = place.files()
-    assert after.keys() - before.keys() == set()
-    assert after == before
 
 
 def opened(catalog: DirectoryNamespace, branch: str | None = None) -> lance.LanceDataset:

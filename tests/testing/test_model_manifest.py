@@ -8,28 +8,22 @@ from typing import Any
 import lance
 import pytest
 from lance.namespace import CreateNamespaceRequest, DirectoryNamespace
+from tests.support.manifests import open_manifest
 from tests.support.patches import original, substitute
 
-from relance.config import StorageOptions
 from relance.errors import ConcurrentModificationError, InternalError
 from relance.manifest import lance_manifest
 from relance.manifest.entry import HEAD_ID, Entry, ObjectType
-from relance.manifest.lance_manifest import LanceManifest
-from relance.manifest.opening import ManifestTable
 from relance.manifest.store import Change, Manifest, ManifestConflictError, Snapshot, transact
 from relance.storage.local_disk import LocalDiskStorage
 from relance.testing.model_manifest import ModelManifest
-
-
-def open_lance(root: Path) -> LanceManifest:
-    return LanceManifest(ManifestTable(LocalDiskStorage(str(root)), f"{root}/__manifest", StorageOptions()))
 
 
 @pytest.fixture(params=["model", "lance"])
 def manifest(request: pytest.FixtureRequest, tmp_path: Path) -> Manifest:
     if request.param == "model":
         return ModelManifest(LocalDiskStorage(str(tmp_path)))
-    return open_lance(tmp_path)
+    return open_manifest(tmp_path)
 
 
 def table(object_id: str, location: str = "somewhere", **metadata: str) -> Entry:
@@ -134,7 +128,7 @@ class TestHead:
     """The head is Lance's part of the contract."""
 
     def test_commits_fill_one_file_until_it_is_sealed(self, tmp_path: Path) -> None:
-        manifest = open_lance(tmp_path)
+        manifest = open_manifest(tmp_path)
         for number in range(lance_manifest.HEAD_ROWS + 40):
             add(manifest, table(f"a{number:04}"))
         dataset = lance.dataset(f"{tmp_path}/__manifest")
@@ -148,7 +142,7 @@ class TestHead:
     def test_a_manifest_of_another_client_gets_a_head_with_the_first_commit(self, tmp_path: Path) -> None:
         native = DirectoryNamespace(root=str(tmp_path), manifest_enabled="true", dir_listing_enabled="false")
         native.create_namespace(CreateNamespaceRequest(id=["a"]))
-        manifest = open_lance(tmp_path)
+        manifest = open_manifest(tmp_path)
         add(manifest, table("a$t"))
         dataset = lance.dataset(f"{tmp_path}/__manifest")
         assert dataset.count_rows(f"object_id = '{HEAD_ID}'") == 1
@@ -158,7 +152,7 @@ class TestHead:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The guard, switched off: appending alone is no compare-and-swap."""
-        manifest = open_lance(tmp_path)
+        manifest = open_manifest(tmp_path)
         add(manifest, table("a"))
         build = original("manifest.build_operation")
 

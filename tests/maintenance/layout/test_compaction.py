@@ -16,11 +16,11 @@ from tests.support.jobs.compaction import (
     append,
     assert_indexes_are_right,
     at,
-    context_of,
     fill,
     ids,
     lengths,
-    reference,
+    quiet_context,
+    quiet_ref,
     run,
     unindexed,
 )
@@ -91,7 +91,7 @@ def test_what_others_did_is_kept_and_told_when_a_worker_is_lost(
 ) -> None:
     fill(place)
     job = Compact(target_rows=2 * EACH, partial_progress=partial)
-    work = Run(job, reference(place), ThreadRunner(3), LosingRunner(3), giant_seconds=-1)
+    work = Run(job, quiet_ref(place), ThreadRunner(3), LosingRunner(3), giant_seconds=-1)
     (result,) = work.results([TABLE])
     assert isinstance(result.error, InternalError)
     assert result.effect is not None
@@ -185,14 +185,14 @@ def test_many_tables_are_done_in_one_call_and_one_that_fails_stops_no_other(plac
         fill(place, fragments=2, indexes=False, table=name)
     for file in (place.folder / "b.lance" / "data").iterdir():
         file.unlink()
-    report = maintain(reference(place), Compact())
+    report = maintain(quiet_ref(place), Compact())
     assert [each.table for each in report.failed] == [("b",)]
     assert [each.table for each in report.changed] == [("a",), ("c",)]
 
 
 def test_plans_and_values_travel(place: LocalPlace) -> None:
     fill(place)
-    context = context_of(place)
+    context = quiet_context(place)
     plan = pickle.loads(pickle.dumps(Compact(target_rows=2 * EACH).plan(context, TABLE)))
     values = [
         pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(each)).run(context))) for each in plan.tasks

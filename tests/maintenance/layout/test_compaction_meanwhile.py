@@ -14,13 +14,13 @@ import pytest
 from lance.optimize import Compaction
 from tests.support.jobs.compaction import (
     EACH,
-    TABLE,
     append,
     assert_indexes_are_right,
     at,
-    context_of,
     fill,
     ids,
+    planned,
+    quiet_context,
     run,
     some,
     unindexed,
@@ -37,14 +37,8 @@ JOB = Compact(target_rows=2 * EACH)
 ALL = list(range(8 * EACH))
 
 
-def planned(place: LocalPlace, job: Compact = JOB) -> CompactPlan:
-    plan = job.plan(context_of(place), TABLE)
-    assert plan is not None
-    return plan
-
-
 def work(place: LocalPlace, plan: CompactPlan) -> list[Any]:
-    return [each.run(context_of(place)) for each in plan.tasks]
+    return [each.run(quiet_context(place)) for each in plan.tasks]
 
 
 def data_files(place: LocalPlace) -> set[str]:
@@ -101,19 +95,19 @@ def test_no_row_is_lost_and_none_comes_back(
     place: LocalPlace, change: str, moment: str, stable: bool
 ) -> None:
     fill(place, stable=stable)
-    plan = planned(place)
+    plan = planned(place, JOB)
     act, expected = CHANGES[change]
     if moment == "before the tasks":
         act(place)
     values = []
     for each in plan.tasks:
-        values.append(each.run(context_of(place)))
+        values.append(each.run(quiet_context(place)))
         if moment == "between tasks" and len(values) == 2:
             act(place)
     if moment == "before the commit":
         act(place)
     with suppress(ConcurrentModificationError, UnfinishedError):  # which has it planned again
-        plan.finish(context_of(place), values)
+        plan.finish(quiet_context(place), values)
     assert ids(place) == expected
     if "word_idx" in unindexed(place):
         assert_indexes_are_right(place)
@@ -131,14 +125,14 @@ def test_a_part_that_others_changed_fails_alone_and_its_files_go(
     values = work(place, plan)
     at(place).delete("id = 350")
     with pytest.raises(UnfinishedError) as caught:
-        plan.finish(context_of(place), values)
+        plan.finish(quiet_context(place), values)
     assert caught.value.effect is not None
     assert caught.value.effect.note == "6 fragments became 3"
     assert len(at(place).get_fragments()) == 5
     assert data_files(place) == named_files(place)
-    again = planned(place)
+    again = planned(place, JOB)
     assert len(again.tasks) == 1
-    again.finish(context_of(place), work(place, again))
+    again.finish(quiet_context(place), work(place, again))
     assert ids(place) == [each for each in ALL if each != 350]
     assert unindexed(place) == {"id_idx": 0, "word_idx": 0}
 
@@ -168,13 +162,13 @@ def test_the_result_counts_all_rounds(
 
 def test_a_job_that_died_before_its_commit_is_done_by_the_next_run(place: LocalPlace) -> None:
     fill(place)
-    plan = planned(place)
+    plan = planned(place, JOB)
     late = work(place, plan)
     assert run(place, JOB).error is None
     assert ids(place) == ALL
     # And if it only slept, it finds that there is nothing left to do.
     with pytest.raises(ConcurrentModificationError):
-        plan.finish(context_of(place), late)
+        plan.finish(quiet_context(place), late)
     assert ids(place) == ALL
     assert data_files(place) == named_files(place)
     assert_indexes_are_right(place)
@@ -183,7 +177,7 @@ def test_a_job_that_died_before_its_commit_is_done_by_the_next_run(place: LocalP
 def test_a_job_that_died_half_way_keeps_what_it_committed(place: LocalPlace) -> None:
     fill(place)
     plan = planned(place, Compact(target_rows=2 * EACH, partial_progress=1))
-    plan.land(context_of(place), [plan.tasks[0].run(context_of(place))])
+    plan.land(quiet_context(place), [plan.tasks[0].run(quiet_context(place))])
     assert len(at(place).get_fragments()) == 7
     result = run(place, JOB)
     assert result.effect is not None
@@ -204,8 +198,8 @@ def test_a_commit_that_landed_though_a_conflict_is_told_is_a_success(
             raise OSError("Retryable commit conflict for version 9: preempted by concurrent transaction")
 
     substitute(monkeypatch, "compaction.commit_class", LosesAnswers)
-    plan = planned(place)
-    effect = plan.finish(context_of(place), work(place, plan))
+    plan = planned(place, JOB)
+    effect = plan.finish(quiet_context(place), work(place, plan))
     assert effect.version == at(place).version
     assert ids(place) == ALL
     assert_indexes_are_right(place)
@@ -223,25 +217,25 @@ def test_after_no_answer_at_all_no_file_is_removed(
             commit(*given)
             raise OSError("LanceError(IO): Generic S3 error: error sending request: connection closed")
 
-    plan = planned(place)
+    plan = planned(place, JOB)
     values = work(place, plan)
     with monkeypatch.context() as patched:
         substitute(patched, "compaction.commit_class", Vanishes)
         with pytest.raises(ServiceUnavailableError):
-            plan.finish(context_of(place), values)
+            plan.finish(quiet_context(place), values)
     assert ids(place) == ALL
     assert run(place, JOB).effect is None
 
 
 def test_another_table_in_the_same_place_is_not_touched(place: LocalPlace) -> None:
     fill(place)
-    plan = planned(place)
+    plan = planned(place, JOB)
     values = work(place, plan)
     shutil.rmtree(place.folder / "t.lance")
     fill(place, fragments=12, indexes=False)
     files = place.files()
     with pytest.raises(ConcurrentModificationError):
-        plan.finish(context_of(place), values)
+        plan.finish(quiet_context(place), values)
     assert place.files() == files
     assert ids(place) == list(range(12 * EACH))
 
@@ -251,12 +245,12 @@ def test_another_table_in_the_same_place_is_not_touched(place: LocalPlace) -> No
 def test_a_table_that_is_dropped_meanwhile_is_left_alone(tmp_path: Path, mode: str, moment: str) -> None:
     place = local_place(tmp_path, MODES[mode])
     fill(place)
-    plan = planned(place)
+    plan = planned(place, JOB)
     catalog = place.open(manifest_upkeep="false") if mode != "V1" else place.open()
     values = work(place, plan) if moment == "before the commit" else []
     catalog.drop_table({"id": ["t"]})
     with pytest.raises(TableNotFoundError):
-        plan.finish(context_of(place), values or work(place, plan))
+        plan.finish(quiet_context(place), values or work(place, plan))
     catalog.undrop_table(["t"])
     assert ids(place) == ALL
     assert run(place, JOB).error is None
@@ -267,11 +261,11 @@ def test_a_table_that_is_dropped_meanwhile_is_left_alone(tmp_path: Path, mode: s
 def test_a_table_that_is_renamed_meanwhile_is_told_and_stays_whole(tmp_path: Path, mode: str) -> None:
     place = local_place(tmp_path, MODES[mode])
     fill(place)
-    plan = planned(place)
+    plan = planned(place, JOB)
     values = work(place, plan)
     place.open().rename_table({"id": ["t"], "new_table_name": "u"})
     with pytest.raises(TableNotFoundError):
-        plan.finish(context_of(place), values)
+        plan.finish(quiet_context(place), values)
     assert ids(place, "u") == ALL
     assert run(place, JOB, ("u",)).error is None
     assert ids(place, "u") == ALL
@@ -279,22 +273,22 @@ def test_a_table_that_is_renamed_meanwhile_is_told_and_stays_whole(tmp_path: Pat
 
 def test_dropped_and_undropped_meanwhile_it_is_done(place: LocalPlace) -> None:
     fill(place)
-    plan = planned(place)
+    plan = planned(place, JOB)
     values = work(place, plan)
     place.open().drop_table({"id": ["t"]})
     place.open().undrop_table(["t"])
-    plan.finish(context_of(place), values)
+    plan.finish(quiet_context(place), values)
     assert len(at(place).get_fragments()) == 4
     assert ids(place) == ALL
 
 
 def test_a_planned_version_that_is_cleaned_up_is_planned_again(place: LocalPlace) -> None:
     fill(place)
-    plan = planned(place)
+    plan = planned(place, JOB)
     append(place, 5000, 10)
     place.open().cleanup_old_versions(["t"], older_than="0s")
     with pytest.raises(ConcurrentModificationError, match="cleaned up"):
-        plan.finish(context_of(place), work(place, plan))
+        plan.finish(quiet_context(place), work(place, plan))
 
 
 @pytest.mark.parametrize("stable", [False, True])

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from tests.support.jobs.compaction import (
     EACH,
-    TABLE,
     append,
     assert_indexes_are_right,
     at,
-    context_of,
     fill,
     ids,
+    planned,
+    quiet_context,
     run,
     unindexed,
 )
@@ -30,7 +30,7 @@ from tests.support.roots import LocalPlace, S3Place, local_place
 
 from relance.errors import ConcurrentModificationError, InvalidInputError, TableNotFoundError
 from relance.maintenance.layout.compaction import Compact
-from relance.maintenance.layout.index_refresh import Build, RefreshIndexes, RefreshPlan
+from relance.maintenance.layout.index_refresh import Build, RefreshIndexes
 
 PARTS = RefreshIndexes(segment_rows=2 * EACH)
 """So small that parts are built by many tasks."""
@@ -43,12 +43,6 @@ def lagging(place: Any, *, stable: bool = False) -> None:
     for number in range(5):
         append(place, 1000 + number * EACH, EACH)
     assert unindexed(place) == {"id_idx": 5 * EACH, "word_idx": 5 * EACH}
-
-
-def planned(place: LocalPlace, job: RefreshIndexes = PARTS) -> RefreshPlan:
-    plan = job.plan(context_of(place), TABLE)
-    assert plan is not None
-    return plan
 
 
 def index_directories(place: LocalPlace) -> set[str]:
@@ -85,7 +79,7 @@ def test_no_row_is_left_out_and_results_are_the_same(
 def test_an_index_that_was_never_built_is_built_in_parts(place: LocalPlace) -> None:
     fill(place, indexes=False)
     at(place).create_scalar_index("id", "BTREE", train=False)
-    plan = planned(place)
+    plan = planned(place, PARTS)
     assert [each.fragments for each in plan.tasks if isinstance(each, Build)] == [
         (0, 1),
         (2, 3),
@@ -136,7 +130,7 @@ def test_vectors_and_words_are_extended_by_lance_in_one_task(place: LocalPlace) 
     at(place).create_index("vector", "IVF_FLAT", num_partitions=2)
     at(place).create_scalar_index("text", "INVERTED")
     lance.write_dataset(rows(300), location, mode="append")
-    plan = planned(place)
+    plan = planned(place, PARTS)
     assert [type(each).__name__ for each in plan.tasks] == ["Extend"]
     assert run(place, PARTS, giant=True).error is None
     assert unindexed(place) == {"text_idx": 0, "vector_idx": 0}
@@ -177,15 +171,15 @@ def test_whatever_others_do_meanwhile_queries_stay_right(
     place: LocalPlace, change: str, stable: bool
 ) -> None:
     lagging(place, stable=stable)
-    plan = planned(place)
+    plan = planned(place, PARTS)
     values = [
-        pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(each)).run(context_of(place))))
+        pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(each)).run(quiet_context(place))))
         for each in plan.tasks
     ]
     CHANGES[change](place)
     before = ids(place)
     with suppress(ConcurrentModificationError):  # which has it planned again
-        plan.finish(context_of(place), values)
+        plan.finish(quiet_context(place), values)
     assert ids(place) == before
     assert_indexes_are_right(place)
     assert ("id_idx" in unindexed(place)) == (change != "drop the index")
@@ -197,11 +191,11 @@ def test_whatever_others_do_meanwhile_queries_stay_right(
 def test_a_dropped_table_is_told_and_what_was_built_goes(place: LocalPlace) -> None:
     lagging(place)
     before = index_directories(place)
-    plan = planned(place)
-    values = [each.run(context_of(place)) for each in plan.tasks]
+    plan = planned(place, PARTS)
+    values = [each.run(quiet_context(place)) for each in plan.tasks]
     place.open().drop_table({"id": ["t"]})
     with pytest.raises(TableNotFoundError):
-        plan.finish(context_of(place), values)
+        plan.finish(quiet_context(place), values)
     assert index_directories(place) == before
     place.open().undrop_table(["t"])
     assert run(place, PARTS).error is None
@@ -210,8 +204,8 @@ def test_a_dropped_table_is_told_and_what_was_built_goes(place: LocalPlace) -> N
 
 def test_a_job_that_died_before_its_commit_is_done_by_the_next_run(place: LocalPlace) -> None:
     lagging(place)
-    for each in planned(place).tasks:
-        each.run(context_of(place))
+    for each in planned(place, PARTS).tasks:
+        each.run(quiet_context(place))
     assert run(place, PARTS).error is None
     assert unindexed(place) == COVERED
     assert_indexes_are_right(place)

@@ -9,7 +9,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from tests.support.jobs.compaction import context_of, reference, run
+from tests.support.jobs.compaction import quiet_context, quiet_ref, run
 from tests.support.modes import V1, V2
 from tests.support.roots import LocalPlace, S3Place, declare, local_place, names
 
@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> LocalPlace:
 
 def test_a_dry_run_shows_what_is_due_and_changes_nothing(place: LocalPlace) -> None:
     files = place.files()
-    report = maintain(reference(place), MaintainManifest(), dry_run=True)
+    report = maintain(quiet_ref(place), MaintainManifest(), dry_run=True)
     (result,) = report.results
     assert result.table == ()
     assert result.planned is not None
@@ -43,7 +43,7 @@ def test_a_dry_run_shows_what_is_due_and_changes_nothing(place: LocalPlace) -> N
 
 
 def test_a_look_ahead_tells_what_a_round_then_does(place: LocalPlace) -> None:
-    manifest = context_of(place).manifest
+    manifest = quiet_context(place).manifest
     assert isinstance(manifest, LanceManifest)
     keep_up(manifest)
     for file in range(3):  # sealed by another writer
@@ -86,5 +86,5 @@ def test_it_works_in_a_bucket(s3: S3Place) -> None:
 def test_without_a_manifest_or_with_a_table_it_is_refused(tmp_path: Path, place: LocalPlace) -> None:
     bare = local_place(tmp_path / "bare", V1)
     assert isinstance(run(bare, MaintainManifest(), ()).error, UnsupportedOperationError)
-    (named,) = maintain(reference(place), MaintainManifest(), [("t00",)]).results
+    (named,) = maintain(quiet_ref(place), MaintainManifest(), [("t00",)]).results
     assert isinstance(named.error, InvalidInputError)

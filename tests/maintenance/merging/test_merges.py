@@ -12,6 +12,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.failures import interrupt
 from tests.support.jobs.meanwhile import lose_the_answer
 from tests.support.jobs.merging import merge_here
 from tests.support.patches import original, substitute
@@ -336,12 +337,9 @@ def test_a_merge_that_fails_leaves_no_file_and_one_that_died_no_change(
     }
     assert _files(context) - before <= tracked  # only what the updates themselves wrote
 
-    def die() -> None:
-        raise KeyboardInterrupt
-
     version, rows = _open(context).version, _all(_open(context))
     with pytest.raises(KeyboardInterrupt):
-        merge_here(context, "t", _rows([3, 300], 1000), before_commit=die)
+        merge_here(context, "t", _rows([3, 300], 1000), before_commit=interrupt)
     assert (_open(context).version, _all(_open(context))) == (version, rows)
     assert merge_here(context, "t", _rows([3, 300], 1000)).inserted == 1
 

@@ -51,21 +51,16 @@ def _expired(root: JobLake, *names: str) -> None:
     time.sleep(0.01)
 
 
-def _data(root: JobLake) -> set[str]:
-    """Return the files of tables: not those of the catalog itself."""
-    return {each for each in root.all_keys() if "/" in each and not each.startswith("__manifest/")}
-
-
 def test_all_that_is_due_goes_and_nothing_else(root: JobLake, way: int) -> None:
     root.make("live", 5)
     root.make("young", 6)
     root.catalog.drop_table({"id": ["young"]})
-    kept = _data(root)
+    kept = root.table_keys()
     _expired(root, "a", "b", "c")
-    gone = _data(root) - kept
+    gone = root.table_keys() - kept
     planned = root.run(PurgeDropped(giant_files=way), dry_run=True)
     assert [each.planned.files for each in planned if each.planned] == [len(gone) // 3] * 3
-    assert _data(root) == kept | gone
+    assert root.table_keys() == kept | gone
     results = root.run(PurgeDropped(giant_files=way), giant_seconds=0)
     assert [each.table for each in results] == [("a",), ("b",), ("c",)]
     assert [each.error for each in results] == [None] * 3
@@ -74,7 +69,7 @@ def test_all_that_is_due_goes_and_nothing_else(root: JobLake, way: int) -> None:
     assert [(each.files, each.bytes) for each in effects] == [
         (each.planned.files, each.planned.bytes) for each in planned if each.planned
     ]
-    assert _data(root) == kept
+    assert root.table_keys() == kept
     assert root.catalog.table_status(["a"]) == NotFound(("a",))
     assert isinstance(root.catalog.table_status(["young"]), SoftDeleted)
     assert root.values("live") == [5]
@@ -119,11 +114,11 @@ def test_every_generation_of_a_name_goes_but_not_the_table_that_has_it_now(tmp_p
         root.catalog.declare_table({"id": ["t"]})
         root.catalog.drop_table({"id": ["t"], "context": {"ttl_ms": "1"}})
     root.catalog.declare_table({"id": ["t"]})
-    kept = {each for each in _data(root) if root.location("t").rsplit("/", 1)[1] in each}
+    kept = {each for each in root.table_keys() if root.location("t").rsplit("/", 1)[1] in each}
     time.sleep(0.01)
     (result,) = root.run(PurgeDropped(giant_files=way), giant_seconds=0)
     assert result.error is None
-    assert {each for each in _data(root) if "_t/" in each} == kept
+    assert {each for each in root.table_keys() if "_t/" in each} == kept
     assert root.values("other") == [0]
 
 
@@ -223,11 +218,11 @@ def test_tables_that_come_and_go_meanwhile_are_whole(root: JobLake, way: int) ->
 def test_on_s3_the_same_is_done(s3: S3Place, way: int) -> None:
     root = JobLake(s3.root, dict(AT_ONCE), s3.server.storage_options())
     root.make("live", 5)
-    kept = _data(root)
+    kept = root.table_keys()
     _expired(root, "a", "b")
     results = root.run(PurgeDropped(giant_files=way, rate_limit=1000), giant_seconds=0)
     assert [each.error for each in results] == [None] * 2
-    assert _data(root) == kept
+    assert root.table_keys() == kept
     assert root.values("live") == [5]
 
 

@@ -16,7 +16,6 @@ from tests.support.jobs.rows import (
     GIANT,
     ROWS,
     SMALL,
-    context_of,
     effect_of,
     finish,
     ids,
@@ -26,9 +25,10 @@ from tests.support.jobs.rows import (
     ref_to,
     result_of,
     rows,
+    task_context,
     unused_files,
 )
-from tests.support.modes import V1, V2
+from tests.support.modes import V2
 from tests.support.patches import substitute
 from tests.support.roots import LocalPlace, drop, ipc, local_place
 
@@ -43,12 +43,6 @@ JOBS: dict[str, Job] = {
     "delete": DeleteRows("id % 2 = 0"),
     "update": UpdateRows({"n": "n + 1"}, "id % 2 = 0"),
 }
-
-
-@pytest.fixture(params=["V1", "V2"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> LocalPlace:
-    """A root on local disk in each mode."""
-    return local_place(tmp_path / "root", V1 if request.param == "V1" else V2)
 
 
 @pytest.fixture(params=["delete", "update"])
@@ -109,7 +103,7 @@ def test_a_repair_that_fails_is_no_reason_to_leave_rows_out(
     plan, values = prepared
     substitute(monkeypatch, "row_changes.prepare", _raise_a_conflict, on=type(plan.rewrite))
     with pytest.raises(ConcurrentModificationError, match="cleaned up meanwhile"):
-        plan.finish(context_of(place), values)
+        plan.finish(task_context(place), values)
     assert unused_files(place) == set()
 
 

@@ -15,7 +15,6 @@ from tests.support.jobs.rows import (
     ROWS,
     SMALL,
     content,
-    context_of,
     copy_of,
     count_prepared,
     effect_of,
@@ -29,9 +28,9 @@ from tests.support.jobs.rows import (
     ref_to,
     result_of,
     rows,
+    task_context,
     unused_files,
 )
-from tests.support.modes import V1, V2
 from tests.support.patches import substitute
 from tests.support.roots import LocalPlace, Place, S3Place, drop, ipc, local_place
 
@@ -56,12 +55,6 @@ PREDICATES = [
     "false",
     "id in (5, 55)",
 ]
-
-
-@pytest.fixture(params=["V1", "V2"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> LocalPlace:
-    """A root on local disk in each mode."""
-    return local_place(tmp_path / "root", V1 if request.param == "V1" else V2)
 
 
 @pytest.fixture
@@ -129,10 +122,10 @@ def test_an_index_is_asked_once_and_changes_nothing(
 def test_only_fragments_that_an_index_names_are_touched(flat: LocalPlace) -> None:
     make(flat)
     opened(flat).create_scalar_index("id", "BTREE")
-    plan = DeleteRows("id in (3, 31)").plan(context_of(flat), ("t",))
+    plan = DeleteRows("id in (3, 31)").plan(task_context(flat), ("t",))
     assert plan is not None
     assert [each.number for task in plan.tasks for each in task.known] == [0, 3]  # type: ignore[attr-defined]
-    assert DeleteRows("id = 1000").plan(context_of(flat), ("t",)) is None
+    assert DeleteRows("id = 1000").plan(task_context(flat), ("t",)) is None
 
 
 @pytest.mark.parametrize("event", meanwhile.EVENTS, ids=lambda each: each.__name__)

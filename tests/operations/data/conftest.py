@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.lancedb_clients import Recording
 from tests.support.modes import COMPATIBILITY, V1, V2
 from tests.support.roots import LocalPlace, local_place
 from tests.support.rows import quiet
@@ -24,3 +25,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> LocalPlace:
 def catalog(place: LocalPlace) -> DirectoryNamespace:
     """The catalog over `place`."""
     return quiet(place)
+
+
+@pytest.fixture
+def no_queries_yet() -> None:
+    """Forget the queries that lancedb handed over in other tests."""
+    Recording.queries = []

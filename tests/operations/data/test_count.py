@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.support.codes import BRANCH_NOT_FOUND, INVALID_INPUT, TABLE_NOT_FOUND, VERSION_NOT_FOUND
-from tests.support.roots import LocalPlace
-from tests.support.rows import add, count, make, opened, people, refused_unchanged
+from tests.support.roots import LocalPlace, refused_unchanged
+from tests.support.rows import add, count, make, opened, people
 
 from relance import DirectoryNamespace
 

@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 import pyarrow as pa
 import pytest
 from tests.support.codes import BRANCH_NOT_FOUND, INVALID_INPUT, TABLE_NOT_FOUND
-from tests.support.roots import LocalPlace, ipc
-from tests.support.rows import add, count, ids, make, opened, people, refused_unchanged
+from tests.support.roots import LocalPlace, ipc, refused_unchanged
+from tests.support.rows import add, count, ids, make, opened, people
 
 from relance import DirectoryNamespace
 

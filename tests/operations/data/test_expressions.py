@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.support.codes import INTERNAL, INVALID_INPUT
 from tests.support.patches import substitute
-from tests.support.roots import LocalPlace, ipc, refused
-from tests.support.rows import count, make, people, query, refused_unchanged
+from tests.support.roots import LocalPlace, ipc, refused, refused_unchanged
+from tests.support.rows import count, make, people, query
 
 from relance import DirectoryNamespace
 from relance.errors import InvalidInputError

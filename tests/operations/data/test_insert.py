@@ -17,8 +17,8 @@ from tests.support.codes import (
     TABLE_NOT_FOUND,
 )
 from tests.support.modes import COMPATIBILITY, V2
-from tests.support.roots import LocalPlace, ipc, local_place
-from tests.support.rows import add, count, ids, make, opened, people, query, quiet, refused_unchanged
+from tests.support.roots import LocalPlace, ipc, local_place, refused_unchanged
+from tests.support.rows import add, count, ids, make, opened, people, query, quiet
 
 from relance import DirectoryNamespace
 from relance.errors import (

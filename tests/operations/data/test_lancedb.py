@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
 
 import lancedb
-import pyarrow as pa
 import pytest
+from tests.support.lancedb_clients import SPY, Recording, connect, ids_in
 from tests.support.roots import LocalPlace
 from tests.support.rows import count, people
 
-from relance import DirectoryNamespace
-
-SPY = f"{__name__}.Recording"
-
-
-class Recording(DirectoryNamespace):
-    """A catalog that remembers the queries it was handed."""
-
-    queries: ClassVar[list[Any]] = []
-
-    def query_table(self, request: Any) -> Any:
-        Recording.queries.append(request)
-        return super().query_table(request)
-
-
-@pytest.fixture(autouse=True)
-def _forgetful() -> None:
-    Recording.queries = []
-
-
-def connect(place: LocalPlace) -> Any:
-    return lancedb.connect_namespace(
-        SPY, place.properties, namespace_client_pushdown_operations=["QueryTable"]
-    )
-
-
-def found(rows: pa.Table) -> list[int]:
-    listed: list[int] = rows["id"].to_pylist()
-    return listed
+pytestmark = pytest.mark.usefixtures("no_queries_yet")
 
 
 def test_lancedb_writes_are_ours_and_its_searches_are_answered_by_us(place: LocalPlace) -> None:
@@ -51,11 +22,11 @@ def test_lancedb_writes_are_ours_and_its_searches_are_answered_by_us(place: Loca
     assert count(catalog) == 9
     assert count(catalog, predicate="name = 'other'") == 1
 
-    assert found(table.search([3.0, 0.0]).limit(1).to_arrow()) == [3]
-    assert found(table.search([3.0, 0.0]).where("id > 6").limit(2).to_arrow()) == [7, 8]
-    assert found(table.search([3.0, 0.0]).where("id > 6", prefilter=False).limit(2).to_arrow()) == []
-    assert found(table.search([9.0, 0.0]).limit(2).offset(1).to_arrow()) == [8, 7]
-    assert found(table.search().where("id > 7").to_arrow()) == [8, 9, 100]
+    assert ids_in(table.search([3.0, 0.0]).limit(1).to_arrow()) == [3]
+    assert ids_in(table.search([3.0, 0.0]).where("id > 6").limit(2).to_arrow()) == [7, 8]
+    assert ids_in(table.search([3.0, 0.0]).where("id > 6", prefilter=False).limit(2).to_arrow()) == []
+    assert ids_in(table.search([9.0, 0.0]).limit(2).offset(1).to_arrow()) == [8, 7]
+    assert ids_in(table.search().where("id > 7").to_arrow()) == [8, 9, 100]
     assert table.search([3.0, 0.0]).select(["id"]).limit(1).to_list() == [{"id": 3, "_distance": 0.0}]
     assert len(Recording.queries) == 6
 
@@ -64,7 +35,7 @@ def test_our_writes_are_seen_by_lancedb(place: LocalPlace) -> None:
     database = connect(place)
     database.create_table("t", people(range(3)))
     place.open().delete_from_table({"id": ["t"], "predicate": "id = 1"})
-    assert found(database.open_table("t").search().to_arrow()) == [0, 2]
+    assert ids_in(database.open_table("t").search().to_arrow()) == [0, 2]
 
 
 def test_a_query_handed_over_from_a_thread_of_rust_is_answered(place: LocalPlace) -> None:
@@ -75,7 +46,7 @@ def test_a_query_handed_over_from_a_thread_of_rust_is_answered(place: LocalPlace
             SPY, place.properties, namespace_client_pushdown_operations=["QueryTable"]
         )
         table = await database.open_table("t")
-        return found(await table.query().where("id > 6").to_arrow())
+        return ids_in(await table.query().where("id > 6").to_arrow())
 
     assert asyncio.run(ask()) == [7, 8, 9]
     assert len(Recording.queries) == 1

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 from lancedb.index import FTS, BTree
 from lancedb.rerankers import RRFReranker
-from tests.operations.data.test_lancedb import SPY, Recording, connect
+from tests.support.lancedb_clients import SPY, Recording, connect, ids_in
 from tests.support.roots import LocalPlace
+
+pytestmark = pytest.mark.usefixtures("no_queries_yet")
 
 WORDS = ["red apple", "green apple", "red house", "blue sea", "green tree"]
 
@@ -22,19 +24,9 @@ def notes(first: int = 0) -> pa.Table:
     return pa.table({"id": list(numbers), "text": WORDS, "vector": vectors})
 
 
-@pytest.fixture(autouse=True)
-def _forgetful() -> None:
-    Recording.queries = []
-
-
 @pytest.fixture
 def table(place: LocalPlace) -> Any:
     return connect(place).create_table("t", notes())
-
-
-def ids(rows: pa.Table) -> list[int]:
-    listed: list[int] = rows["id"].to_pylist()
-    return listed
 
 
 def test_rows_are_merged(table: Any, place: LocalPlace) -> None:
@@ -56,7 +48,7 @@ def test_indexes_are_built_and_told(table: Any, place: LocalPlace) -> None:
 
 def test_texts_are_searched_by_us(table: Any) -> None:
     table.create_index("text", config=FTS())
-    assert sorted(ids(table.search("apple", query_type="fts").limit(9).to_arrow())) == [0, 1]
+    assert sorted(ids_in(table.search("apple", query_type="fts").limit(9).to_arrow())) == [0, 1]
     assert len(Recording.queries) == 1
     assert Recording.queries[0].full_text_query is not None
 
@@ -66,7 +58,7 @@ def test_a_hybrid_search_is_two_queries_that_we_answer(table: Any, place: LocalP
 
     def ask(table: Any) -> list[int]:
         search = table.search(query_type="hybrid").vector([4.0, 0.0]).text("apple")
-        return ids(search.rerank(RRFReranker()).limit(3).to_arrow())
+        return ids_in(search.rerank(RRFReranker()).limit(3).to_arrow())
 
     answered = ask(table)
     assert len(Recording.queries) == 2

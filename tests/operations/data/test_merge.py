@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.support.codes import BRANCH_NOT_FOUND, INVALID_INPUT, SCHEMA_VALIDATION, TABLE_NOT_FOUND
-from tests.support.roots import LocalPlace, ipc
-from tests.support.rows import make, opened, people, query, refused_unchanged
+from tests.support.roots import LocalPlace, ipc, refused_unchanged
+from tests.support.rows import make, opened, people, query
 
 from relance import DirectoryNamespace
 

@@ -15,8 +15,8 @@ from tests.support.codes import (
     UNSUPPORTED,
     VERSION_NOT_FOUND,
 )
-from tests.support.roots import LocalPlace, ipc
-from tests.support.rows import add, ids, make, opened, people, query, refused_unchanged
+from tests.support.roots import LocalPlace, ipc, refused_unchanged
+from tests.support.rows import add, ids, make, opened, people, query
 
 from relance import DirectoryNamespace
 from relance.operations.data.scans import scan_arguments

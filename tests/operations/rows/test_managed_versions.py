@@ -15,6 +15,18 @@ import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace.errors import LanceNamespaceError
+from tests.support.calls import exists
+from tests.support.codes import (
+    CONCURRENT_MODIFICATION,
+    INTERNAL,
+    INVALID_INPUT,
+    INVALID_TABLE_STATE,
+    NAMESPACE_NOT_FOUND,
+    TABLE_EXISTS,
+    TABLE_NOT_FOUND,
+    UNSUPPORTED,
+    VERSION_NOT_FOUND,
+)
 from tests.support.exploration import assert_states_as_recorded
 from tests.support.internals import manifest_of
 from tests.support.managed_versions import (
@@ -46,16 +58,6 @@ from relance.errors import PermissionDeniedError, TableNotFoundError, TableVersi
 from relance.manifest.schema import MANAGED_VERSIONS_FLAG, MANAGED_VERSIONS_KEY, WRITER_FLAGS_KEY
 from relance.storage.protocol import ObjectStorage
 from relance.testing.explorer import Budget, explore
-
-UNSUPPORTED = 0
-NAMESPACE_NOT_FOUND = 1
-TABLE_NOT_FOUND = 4
-TABLE_EXISTS = 5
-VERSION_NOT_FOUND = 11
-INVALID_INPUT = 13
-CONCURRENT_MODIFICATION = 14
-INTERNAL = 18
-INVALID_TABLE_STATE = 19
 
 
 @pytest.fixture(params=MANIFEST_MODES)
@@ -476,12 +478,13 @@ class TestDelete:
         assert assert_in_step(grown, root, "t") == [1, 2, 3, 4, 5]
 
 
+@pytest.fixture
+def fresh(tmp_path: Path, mode: dict[str, Any]) -> Fresh:
+    return Fresh(tmp_path, mode)
+
+
 class TestPowerCuts:
     """The process stops after any of its writes; the next client finds all of it or nothing, and goes on."""
-
-    @pytest.fixture
-    def fresh(self, tmp_path: Path, mode: dict[str, Any]) -> Fresh:
-        return Fresh(tmp_path, mode)
 
     def test_while_a_version_is_created(self, fresh: Fresh) -> None:
         seen = set()
@@ -548,9 +551,9 @@ class TestPowerCuts:
     def test_while_a_batch_is_committed(self, fresh: Fresh) -> None:
         for writes in cut_after_each_write(fresh.make_grown, commit_one_of_each):
             after = fresh.reopen()
-            done = _exists(after, "new")
+            done = exists(after, "new")
             assert versions(after, "t") == ([2, 3] if done else [1, 2]), f"after {writes} writes"
-            assert _exists(after, "u") is not done
+            assert exists(after, "u") is not done
             assert done is (writes > 1), "the reserved file comes first, then the rows"
             assert_in_step(after, fresh.root, "t", staged_ok=True)
             with pytest.raises(TableNotFoundError):
@@ -614,19 +617,7 @@ def commit_one_of_each(catalog: DirectoryNamespace) -> Any:
     )
 
 
-def _exists(catalog: DirectoryNamespace, name: str) -> bool:
-    try:
-        catalog.table_exists({"id": [name]})
-    except TableNotFoundError:
-        return False
-    return True
-
-
 class TestBatchCommit:
-    @pytest.fixture
-    def fresh(self, tmp_path: Path, mode: dict[str, Any]) -> Fresh:
-        return Fresh(tmp_path, mode)
-
     def test_all_four_kinds_in_one_commit(self, fresh: Fresh) -> None:
         catalog = fresh.make_grown()
         declared, made, deleted, hidden = commit_one_of_each(catalog).results

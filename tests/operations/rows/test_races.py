@@ -16,7 +16,14 @@ from typing import Any
 
 import lance
 import pytest
-from tests.support.codes import CONCURRENT_MODIFICATION, TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.codes import (
+    CONCURRENT_MODIFICATION,
+    NAMESPACE_EXISTS,
+    NAMESPACE_NOT_EMPTY,
+    NAMESPACE_NOT_FOUND,
+    TABLE_EXISTS,
+    TABLE_NOT_FOUND,
+)
 from tests.support.modes import COMPATIBILITY, V2
 from tests.support.race_processes import (
     Action,
@@ -45,10 +52,6 @@ PROCESSES = 8
 LONG = os.environ.get("RELANCE_PROFILE") == "long"
 ROUNDS = 60 if LONG else 3
 BOUTS = 20 if LONG else 1
-
-NAMESPACE_NOT_FOUND = 1
-NAMESPACE_EXISTS = 2
-NAMESPACE_NOT_EMPTY = 3
 
 
 @pytest.fixture(scope="module")

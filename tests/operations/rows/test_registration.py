@@ -32,6 +32,7 @@ from tests.support.codes import (
     TABLE_EXISTS,
     TABLE_NOT_FOUND,
 )
+from tests.support.failures import interrupt
 from tests.support.lakes import Lake
 from tests.support.modes import V1
 from tests.support.patches import substitute
@@ -297,11 +298,8 @@ class TestOverwrite:
         make(catalog, "t", 7)
         lance.write_dataset(numbers(1, 2), str(compatible.folder / "loose"))
 
-        def stop(*_: object, **__: object) -> None:
-            raise KeyboardInterrupt
-
         with monkeypatch.context() as patches:
-            substitute(patches, "row_registration.register", stop)
+            substitute(patches, "row_registration.register", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 register(catalog, "t", "loose", mode="overwrite")
         assert_gone(compatible.open(), "t")

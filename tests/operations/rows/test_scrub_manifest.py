@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.failures import interrupt
 from tests.support.patches import substitute
 from tests.support.roots import stream_of
 
@@ -18,11 +19,6 @@ from relance.errors import UnsupportedOperationError
 from relance.manifest.schema import SCHEMA, WRITER_FLAGS_KEY
 from relance.operations.findings import Finding, Problem
 from relance.testing.clock import ManualClock
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(datetime.now(UTC))
 
 
 @pytest.fixture
@@ -122,7 +118,7 @@ def test_a_purge_whose_holder_is_gone_is_finished(
 ) -> None:
     catalog.drop_table({"id": ["a", "t"]})
     with monkeypatch.context() as patch:
-        substitute(patch, "row_purge.delete_directory", _die)
+        substitute(patch, "row_purge.delete_directory", interrupt)
         with pytest.raises(KeyboardInterrupt):
             catalog.purge_table(["a", "t"], force=True)
     assert catalog.scrub() == []  # it may still be at work
@@ -131,10 +127,6 @@ def test_a_purge_whose_holder_is_gone_is_finished(
     assert finding.problem is Problem.STALE_PURGE
     assert finding.repaired
     assert catalog.list_dropped_tables() == []
-
-
-def _die(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
 
 
 def test_a_manifest_of_the_future_is_explained_and_not_changed(

@@ -177,14 +177,18 @@ class TestNamespaceMustExist:
                     act(catalog, path)
 
 
-@pytest.mark.parametrize("path", ["t", "a/t"])
-class TestCreateModes:
+class WithNamespace:
+    """Tests on a catalog with the namespace `a`."""
+
     @pytest.fixture
     def catalog(self, lake: Lake) -> DirectoryNamespace:
         catalog = lake.open()
         spaces(catalog, "a")
         return catalog
 
+
+@pytest.mark.parametrize("path", ["t", "a/t"])
+class TestCreateModes(WithNamespace):
     def test_create_refuses_one_that_exists(self, path: str, lake: Lake, catalog: DirectoryNamespace) -> None:
         make(catalog, path, 1)
         before = lake.table_files()
@@ -278,13 +282,7 @@ def _failing(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("path", ["t", "a/t"])
-class TestProperties:
-    @pytest.fixture
-    def catalog(self, lake: Lake) -> DirectoryNamespace:
-        catalog = lake.open()
-        spaces(catalog, "a")
-        return catalog
-
+class TestProperties(WithNamespace):
     def test_they_are_kept_and_returned(self, path: str, lake: Lake, catalog: DirectoryNamespace) -> None:
         given = {"owner": "me", "é": '日本語 "quoted" it\'s', "empty": ""}
         assert make(catalog, path, 1, properties=given).properties == given

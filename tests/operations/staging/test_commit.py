@@ -6,6 +6,7 @@ import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import lance
 import pyarrow as pa
@@ -223,15 +224,16 @@ def test_stable_row_ids_and_the_size_of_files_are_as_asked(lake: StagedWrites) -
     assert [each.physical_rows for each in dataset.get_fragments()] == [2, 1, 2, 1]
 
 
+def _lose_answer(*_: object, **__: object) -> NoReturn:
+    raise OutcomeUnknownError("no answer")
+
+
 def test_after_a_lost_answer_nothing_is_removed(lake: StagedWrites, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
     before = lake.files()
 
-    def lost(*_: object, **__: object) -> int:
-        raise OutcomeUnknownError("no answer")
-
-    substitute(monkeypatch, "staging.append", lost)
+    substitute(monkeypatch, "staging.append", _lose_answer)
     with pytest.raises(OutcomeUnknownError):
         commit_write(lake.context, plan, fragments)
     assert lake.files() == before
@@ -245,16 +247,13 @@ def test_an_append_whose_outcome_cannot_be_looked_up_is_unknown_and_keeps_its_fi
     before = lake.files()
     looks: Iterator[int | Exception | None] = iter([ServiceUnavailableError("busy"), None])
 
-    def no_answer(*_: object, **__: object) -> None:
-        raise OutcomeUnknownError("no answer")
-
     def look(*_: object) -> object:
         seen = next(looks)
         if isinstance(seen, Exception):
             raise seen
         return seen
 
-    substitute(monkeypatch, "staging.commit_transaction", no_answer)
+    substitute(monkeypatch, "staging.commit_transaction", _lose_answer)
     substitute(monkeypatch, "staging.landed_version", look)
     with pytest.raises(OutcomeUnknownError, match=r"no answer.*busy"):
         commit_write(lake.context, plan, fragments)

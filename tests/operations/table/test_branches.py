@@ -13,8 +13,8 @@ from tests.support.codes import (
     TABLE_NOT_FOUND,
     VERSION_NOT_FOUND,
 )
-from tests.support.roots import LocalPlace, describe, versions
-from tests.support.tables import ROWS, call, opened, refused_without_a_trace
+from tests.support.roots import LocalPlace, describe, refused_unchanged, versions
+from tests.support.tables import ROWS, call, opened
 
 from relance import DirectoryNamespace
 
@@ -70,13 +70,13 @@ def test_a_branch_can_be_deleted_and_made_again(branched: DirectoryNamespace) ->
 
 def test_a_branch_that_others_build_on_stays(place: LocalPlace, branched: DirectoryNamespace) -> None:
     call(branched, "create_table_branch", name="next", from_branch="work")
-    with refused_without_a_trace(place, INVALID_TABLE_STATE):
+    with refused_unchanged(place, INVALID_TABLE_STATE):
         call(branched, "delete_table_branch", name="work")
 
 
 def test_a_branch_with_a_tag_stays(place: LocalPlace, branched: DirectoryNamespace) -> None:
     call(branched, "create_table_tag", tag="there", version=3, branch="work")
-    with refused_without_a_trace(place, INVALID_TABLE_STATE):
+    with refused_unchanged(place, INVALID_TABLE_STATE):
         call(branched, "delete_table_branch", name="work")
 
 
@@ -104,5 +104,5 @@ def test_a_bad_request_is_refused_and_changes_nothing(
     place: LocalPlace, branched: DirectoryNamespace, case: str
 ) -> None:
     code, operation, fields = BAD_REQUESTS[case]
-    with refused_without_a_trace(place, code):
+    with refused_unchanged(place, code):
         call(branched, operation, **fields)

@@ -13,8 +13,8 @@ from tests.support.codes import (
     TABLE_NOT_FOUND,
     UNSUPPORTED,
 )
-from tests.support.roots import LocalPlace
-from tests.support.tables import COUNT, call, heads, opened, refused_without_a_trace
+from tests.support.roots import LocalPlace, refused_unchanged
+from tests.support.tables import COUNT, call, heads, opened
 
 from relance import DirectoryNamespace
 from relance.errors import InvalidInputError
@@ -169,13 +169,13 @@ def test_a_bad_request_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, case: str
 ) -> None:
     code, operation, fields = BAD_REQUESTS[case]
-    with refused_without_a_trace(place, code):
+    with refused_unchanged(place, code):
         call(catalog, operation, **fields)
 
 
 def test_a_column_with_nulls_stays_nullable(place: LocalPlace, catalog: DirectoryNamespace) -> None:
     call(catalog, ADD, new_columns=[{"name": "none", "expression": "nullif(id, 0)"}])
-    with refused_without_a_trace(place, INVALID_INPUT):
+    with refused_unchanged(place, INVALID_INPUT):
         call(catalog, ALTER, alterations=[{"path": "none", "nullable": False}])
     assert opened(catalog).count_rows() == COUNT
 

@@ -14,8 +14,8 @@ from tests.support.codes import (
     VERSION_NOT_FOUND,
 )
 from tests.support.modes import V1
-from tests.support.roots import LocalPlace, create, declare, ipc, names, refused
-from tests.support.tables import COUNT, ROWS, call, heads, opened, refused_without_a_trace
+from tests.support.roots import LocalPlace, create, declare, ipc, names, refused, refused_unchanged
+from tests.support.tables import COUNT, ROWS, call, heads, opened
 
 from relance import DirectoryNamespace
 from relance.operations.table.stats import summarise
@@ -149,7 +149,7 @@ def test_a_bad_request_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, case: str
 ) -> None:
     code, operation, fields = BAD_REQUESTS[case]
-    with refused_without_a_trace(place, code):
+    with refused_unchanged(place, code):
         call(catalog, operation, **fields)
 
 
@@ -165,14 +165,14 @@ READS = [
 def test_a_table_without_a_version_is_not_found(place: LocalPlace, operation: str) -> None:
     catalog = place.open()
     declare(catalog, "t")
-    with refused_without_a_trace(place, TABLE_NOT_FOUND):
+    with refused_unchanged(place, TABLE_NOT_FOUND):
         call(catalog, operation)
 
 
 @pytest.mark.parametrize("operation", READS)
 def test_a_dropped_table_is_not_found(place: LocalPlace, catalog: DirectoryNamespace, operation: str) -> None:
     catalog.drop_table({"id": ["t"]})
-    with refused_without_a_trace(place, TABLE_NOT_FOUND):
+    with refused_unchanged(place, TABLE_NOT_FOUND):
         call(catalog, operation)
 
 
@@ -185,7 +185,7 @@ def test_create_empty_table_declares_and_warns(place: LocalPlace) -> None:
     assert names(catalog, include_declared=False) == []
     with (
         pytest.warns(DeprecationWarning, match="use declare_table"),
-        refused_without_a_trace(place, UNSUPPORTED),
+        refused_unchanged(place, UNSUPPORTED),
     ):
         catalog.create_empty_table({"id": ["f"], "mode": "overwrite"})
 

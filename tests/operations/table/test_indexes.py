@@ -15,8 +15,8 @@ from tests.support.codes import (
     TABLE_NOT_FOUND,
     VERSION_NOT_FOUND,
 )
-from tests.support.roots import LocalPlace, create, refused
-from tests.support.tables import COUNT, ROWS, call, heads, opened, refused_without_a_trace
+from tests.support.roots import LocalPlace, create, refused, refused_unchanged
+from tests.support.tables import COUNT, ROWS, call, heads, opened
 
 from relance import DirectoryNamespace
 
@@ -175,20 +175,20 @@ def test_a_bad_request_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, case: str
 ) -> None:
     code, fields = BAD_REQUESTS[case]
-    with refused_without_a_trace(place, code):
+    with refused_unchanged(place, code):
         call(catalog, "create_table_index", **fields)
 
 
 def test_a_name_that_is_taken_is_refused(place: LocalPlace, catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_index", column="id", index_type="BTREE")
-    with refused_without_a_trace(place, INDEX_EXISTS):
+    with refused_unchanged(place, INDEX_EXISTS):
         call(catalog, "create_table_index", column="id", index_type="BITMAP")
-    with refused_without_a_trace(place, INDEX_EXISTS):
+    with refused_unchanged(place, INDEX_EXISTS):
         call(catalog, "create_table_index", column="vector", index_type="IVF_FLAT", name="id_idx")
 
 
 def test_the_scalar_operation_refuses_vector_indexes(place: LocalPlace, catalog: DirectoryNamespace) -> None:
-    with refused_without_a_trace(place, INVALID_INPUT):
+    with refused_unchanged(place, INVALID_INPUT):
         call(catalog, "create_table_scalar_index", column="vector", index_type="IVF_FLAT")
 
 
@@ -225,7 +225,7 @@ def test_an_index_can_be_dropped(place: LocalPlace, catalog: DirectoryNamespace)
     call(catalog, "create_table_index", column="id", index_type="BTREE")
     assert call(catalog, "drop_table_index", index_name="id_idx").transaction_id
     assert indexes(catalog) == []
-    with refused_without_a_trace(place, INDEX_NOT_FOUND):
+    with refused_unchanged(place, INDEX_NOT_FOUND):
         call(catalog, "drop_table_index", index_name="id_idx")
 
 
@@ -233,9 +233,9 @@ def test_an_index_can_be_dropped(place: LocalPlace, catalog: DirectoryNamespace)
 def test_an_index_must_be_named_and_exist(
     place: LocalPlace, catalog: DirectoryNamespace, operation: str
 ) -> None:
-    with refused_without_a_trace(place, INVALID_INPUT):
+    with refused_unchanged(place, INVALID_INPUT):
         call(catalog, operation)
-    with refused_without_a_trace(place, INDEX_NOT_FOUND):
+    with refused_unchanged(place, INDEX_NOT_FOUND):
         call(catalog, operation, index_name="nope")
 
 

@@ -11,18 +11,18 @@ from tests.support.codes import (
     BRANCH_EXISTS,
     BRANCH_NOT_FOUND,
     COLUMN_NOT_FOUND,
+    CONCURRENT_MODIFICATION,
     INDEX_EXISTS,
     INVALID_INPUT,
     INVALID_TABLE_STATE,
     TAG_EXISTS,
     TAG_NOT_FOUND,
 )
-from tests.support.roots import LocalPlace
-from tests.support.tables import call, opened, refused_without_a_trace
+from tests.support.roots import LocalPlace, refused_unchanged
+from tests.support.tables import call, opened
 
 from relance import DirectoryNamespace
 
-CONCURRENT_MODIFICATION = 14
 CLIENTS = 4
 
 ONE_WINNER: dict[str, tuple[set[int], dict[str, Any]]] = {
@@ -76,5 +76,5 @@ def test_those_that_lose_are_told_how(place: LocalPlace, catalog: DirectoryNames
 
 def test_a_tag_that_lance_cannot_read_is_told_of(place: LocalPlace, catalog: DirectoryNamespace) -> None:
     opened(catalog).tags.create("é", 1)  # Lance writes it under a name under which it does not look for it
-    with refused_without_a_trace(place, INVALID_TABLE_STATE):
+    with refused_unchanged(place, INVALID_TABLE_STATE):
         call(catalog, "list_table_tags")

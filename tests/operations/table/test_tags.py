@@ -13,8 +13,8 @@ from tests.support.codes import (
     TAG_NOT_FOUND,
     VERSION_NOT_FOUND,
 )
-from tests.support.roots import LocalPlace, describe
-from tests.support.tables import ROWS, call, opened, refused_without_a_trace
+from tests.support.roots import LocalPlace, describe, refused_unchanged
+from tests.support.tables import ROWS, call, opened
 
 from relance import DirectoryNamespace
 
@@ -92,5 +92,5 @@ def test_a_bad_request_is_refused_and_changes_nothing(
     place: LocalPlace, tagged: DirectoryNamespace, case: str
 ) -> None:
     code, operation, fields = BAD_REQUESTS[case]
-    with refused_without_a_trace(place, code):
+    with refused_unchanged(place, code):
         call(tagged, operation, **fields)

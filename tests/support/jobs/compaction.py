@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import lance
 import numpy as np
 import pyarrow as pa
+from tests.support.jobs.rows import ref_to
 from tests.support.roots import Place
+from tests.support.rows import quiet_settings
 
 from relance.maintenance.execute import Run
 from relance.maintenance.runner import ThreadRunner, open_catalog
@@ -20,15 +22,24 @@ EACH = 100
 TABLE = ("t",)
 
 
-def reference(place: Place, **properties: str) -> CatalogRef:
-    """Return what opens the catalog of a place in a task."""
-    upkeep = {} if place.mode.get("manifest_enabled") == "false" else {"manifest_upkeep": "false"}
-    return CatalogRef(tuple((place.properties | upkeep | properties).items()))
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
 
 
-def context_of(place: Place, **properties: str) -> Context:
-    """Return the opened catalog of a place."""
-    return open_catalog(reference(place, **properties))
+class _Plans(Protocol[P_co]):
+    """A job, by the kind of plan it makes."""
+
+    def plan(self, context: Context, table: tuple[str, ...]) -> P_co | None: ...
+
+
+def quiet_ref(place: Place, **properties: str) -> CatalogRef:
+    """Return what tasks open the catalog by, without upkeep in the background."""
+    return ref_to(place, **quiet_settings(place.mode), **properties)
+
+
+def quiet_context(place: Place, **properties: str) -> Context:
+    """Return the opened catalog, as tasks see it, without upkeep in the background."""
+    return open_catalog(quiet_ref(place, **properties))
 
 
 def some(first: int, number: int) -> pa.Table:
@@ -93,9 +104,16 @@ def unindexed(place: Place, table: str = "t") -> dict[str, int]:
     return {name: dataset.stats.index_stats(name)["num_unindexed_rows"] for name in sorted(names)}
 
 
+def planned(place: Place, job: _Plans[P]) -> P:
+    """Return the job's plan for the table, which must have something to do."""
+    plan = job.plan(quiet_context(place), TABLE)
+    assert plan is not None
+    return plan
+
+
 def run(place: Place, job: Job, *tables: tuple[str, ...], giant: bool = False, **options: Any) -> Result:
     """Do a job on one table: in one task, or cut up as a giant one."""
     threads = ThreadRunner(3)
-    work = Run(job, reference(place), threads, threads, giant_seconds=-1 if giant else 20, **options)
+    work = Run(job, quiet_ref(place), threads, threads, giant_seconds=-1 if giant else 20, **options)
     (result,) = work.results(tables or [TABLE])
     return result

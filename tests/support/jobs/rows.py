@@ -50,14 +50,14 @@ def make(place: Place, *, stable: bool = False, name: str = "t") -> None:
     )
 
 
-def ref_to(place: Place) -> CatalogRef:
+def ref_to(place: Place, **properties: str) -> CatalogRef:
     """Return what tasks open the catalog by."""
-    return CatalogRef(tuple(place.properties.items()))
+    return CatalogRef(tuple((place.properties | properties).items()))
 
 
-def context_of(place: Place) -> Context:
+def task_context(place: Place, **properties: str) -> Context:
     """Return the opened catalog, as tasks see it."""
-    return open_catalog(ref_to(place))
+    return open_catalog(ref_to(place, **properties))
 
 
 def result_of(place: Place, job: Job, *, giant: float = SMALL, dry_run: bool = False) -> Result:
@@ -77,7 +77,7 @@ def effect_of(place: Place, job: Job, *, giant: float = SMALL) -> Effect:
 
 def prepare(place: Place, job: Any) -> tuple[RewritePlan, list[Any]]:
     """Do all of a job but its commit, with everything pickled on the way."""
-    context = context_of(place)
+    context = task_context(place)
     plan = job.plan(context, ("t",))
     assert plan is not None
     plan = pickle.loads(pickle.dumps(plan))
@@ -88,7 +88,7 @@ def prepare(place: Place, job: Any) -> tuple[RewritePlan, list[Any]]:
 def finish(place: Place, prepared: tuple[RewritePlan, Sequence[Any]]) -> Effect:
     """Make the commit."""
     plan, values = prepared
-    return plan.finish(context_of(place), values)
+    return plan.finish(task_context(place), values)
 
 
 def opened(place: Place) -> Any:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import lance
-import pyarrow as pa
-from hypothesis.stateful import RuleBasedStateMachine, invariant
+from hypothesis.stateful import invariant
+from tests.support.machines.base import TwoClients, values
 from tests.support.machines.clock import TIME, OffsetClock
 from tests.support.machines.lifecycle import answer
 from tests.support.models.manifest import Data, Drop, Id, ManifestModel
@@ -55,22 +55,15 @@ class Handle:
         assert values(self.dataset) == self.expected
 
 
-class CatalogMachine(RuleBasedStateMachine):
+class CatalogMachine(TwoClients):
     """Two clients on one root, and the model that says what they must see."""
 
     def __init__(self, properties: Mapping[str, str], model: ManifestModel) -> None:
         """Start on an empty root."""
-        super().__init__()
-        # The real date: stores stamp markers with theirs, and a sweep compares the two.
-        TIME.moment = datetime.now(UTC).replace(microsecond=0)
-        self.properties = dict(properties)
+        super().__init__(properties)
         self.model = model
-        self.clients: list[relance.DirectoryNamespace] = []
-        self.offsets = [timedelta(0), timedelta(0)]
         self.handles: list[Handle] = []
         self.touched: set[Id] = set()
-        self.written = 0
-        self.turn = 0
 
     def open_client(self, clock: OffsetClock, **more: str) -> relance.DirectoryNamespace:
         return relance.DirectoryNamespace(clock=clock, **{**self.properties, **more})
@@ -78,19 +71,10 @@ class CatalogMachine(RuleBasedStateMachine):
     def advance(self, step: timedelta) -> None:
         TIME.advance(step)
 
-    def now(self, who: int) -> datetime:
-        """Return the time that a client sees."""
-        return TIME.now() + self.offsets[who]
-
     def later(self, who: int) -> datetime:
         """Let a moment pass, so that no two drops have one time, and return the time that a client sees."""
         self.advance(TICK)
         return self.now(who)
-
-    def new_rows(self) -> list[int]:
-        """Return rows that no other write has."""
-        self.written += 2
-        return [self.written - 1, self.written]
 
     def seen(self, key: Id, location: str | None) -> Data:
         """Return the visible table, after a look at where it is said to be: it never moves."""
@@ -251,17 +235,5 @@ def status(drop: Drop) -> SoftDeleted:
     )
 
 
-def batch(rows: list[int]) -> pa.Table:
-    return pa.table({"x": pa.array(rows, pa.int64())})
-
-
-def values(dataset: Any) -> list[int]:
-    return sorted(dataset.to_table()["x"].to_pylist())
-
-
 def ids(found: list[SoftDeleted]) -> list[Id]:
     return [each.id for each in found]
-
-
-def millis(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

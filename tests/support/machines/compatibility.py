@@ -9,10 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
+from tests.support.machines.base import WHO
 from tests.support.machines.clients import ANY, TABLES, choose
 from tests.support.machines.clock import OffsetClock
 from tests.support.machines.lifecycle import answer
-from tests.support.machines.manifest import FLAG, MODE, WHICH, WHO, ManifestMachine
+from tests.support.machines.manifest import FLAG, MODE, WHICH, ManifestMachine
 from tests.support.models.compatibility import CompatibilityModel, State
 from tests.support.models.manifest import Error
 from tests.support.roots import stream_of

@@ -6,20 +6,19 @@ them is known beforehand. The clients' clocks differ, and one rule moves the tim
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import lance
-import pyarrow as pa
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from tests.support.calls import rows
+from tests.support.machines.base import WHO, TwoClients, millis, values
 from tests.support.machines.clock import TIME, OffsetClock
 from tests.support.models.reference import CLOCK_SKEW, Error, Hidden, ReferenceModel
-from tests.support.roots import stream_of
+from tests.support.roots import numbers, stream_of
 
 import relance
 from relance.errors import RelanceError
@@ -41,34 +40,26 @@ class Handle:
     expected: list[int]
 
     def check(self) -> None:
-        assert _values(self.dataset) == self.expected
+        assert values(self.dataset) == self.expected
 
 
 NAME = st.sampled_from(NAMES)
-WHO = st.integers(0, 1)
 FLAG = st.booleans()
 
 
 BEGINNINGS = ("nothing", "live", "declared", "dropped while open")
 
 
-class LifecycleMachine(RuleBasedStateMachine):
+class LifecycleMachine(TwoClients):
     """Two clients on one root, and the model that says what they must see."""
 
     def __init__(self, properties: Mapping[str, str], *, read_all: bool = True) -> None:
         """Start on an empty root; without `read_all` only the table of the last call is read each time."""
-        super().__init__()
-        # The real date: stores stamp markers with theirs, and a sweep compares the two.
-        TIME.moment = datetime.now(UTC).replace(microsecond=0)
-        self.properties = dict(properties)
+        super().__init__(properties)
         self.read_all = read_all
         self.model = ReferenceModel(NAMES)
-        self.clients: list[relance.DirectoryNamespace] = []
-        self.offsets = [timedelta(0), timedelta(0)]
         self.handles: list[Handle] = []
         self.touched = NAMES[0]
-        self.written = 0
-        self.turn = 0
 
     @initialize(
         ahead=st.sampled_from([-CLOCK_SKEW, timedelta(0), timedelta(seconds=90), CLOCK_SKEW]),
@@ -94,15 +85,6 @@ class LifecycleMachine(RuleBasedStateMachine):
         if beginning == "dropped while open":
             self.open_handle(name, 0)
             self.drop(name, 0, None)
-
-    def now(self, who: int) -> datetime:
-        """Return the time that a client sees."""
-        return TIME.now() + self.offsets[who]
-
-    def new_rows(self) -> list[int]:
-        """Return rows that no other write has."""
-        self.written += 2
-        return [self.written - 1, self.written]
 
     def head(self, name: str) -> list[int]:
         return self.model.entries[name].versions[-1]
@@ -142,7 +124,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         self.touched, data = name, self.new_rows()
         place = self.clients[who].describe_table({"id": [name]})
         lance.write_dataset(
-            _table(data), place.location, mode="create", storage_options=place.storage_options
+            numbers(*data), place.location, mode="create", storage_options=place.storage_options
         )
         self.model.write_declared(name, data)
 
@@ -154,8 +136,8 @@ class LifecycleMachine(RuleBasedStateMachine):
         response = answer(expected, lambda: self.clients[who].drop_table({"id": [name], "context": context}))
         if response is not None:
             due = self.model.entries[name].purge_after
-            assert response.properties["deleted_at_ms"] == str(_millis(at))
-            assert response.properties["purge_after_ms"] == str(_millis(due))
+            assert response.properties["deleted_at_ms"] == str(millis(at))
+            assert response.properties["purge_after_ms"] == str(millis(due))
 
     @rule(name=NAME, who=WHO)
     def drop_and_purge(self, name: str, who: int) -> None:
@@ -270,7 +252,7 @@ class LifecycleMachine(RuleBasedStateMachine):
     def append(self, name: str, who: int) -> None:
         if self.model.entries[name].live:
             self.touched, data = name, self.new_rows()
-            self.open(name, who).insert(_table(data), mode="append")
+            self.open(name, who).insert(numbers(*data), mode="append")
             self.model.append(name, data)
 
     @precondition(lambda self: self.handles)
@@ -281,7 +263,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         for handle in self.handles:
             if handle.name == name and handle.version == latest:
                 data = self.new_rows()
-                handle.dataset.insert(_table(data), mode="append")
+                handle.dataset.insert(numbers(*data), mode="append")
                 self.model.append(name, data)
                 handle.version, handle.expected = latest + 1, self.head(name)
                 return
@@ -316,10 +298,6 @@ class LifecycleMachine(RuleBasedStateMachine):
         if not dry_run:
             self.model.remove_stale_signs()
             self.model.flagged = True
-
-    @rule(who=WHO)
-    def pickle_a_client(self, who: int) -> None:
-        self.clients[who] = pickle.loads(pickle.dumps(self.clients[who]))
 
     @invariant()
     def both_clients_list_what_the_model_lists(self) -> None:
@@ -374,17 +352,5 @@ def answer(expected: Error, call: Callable[[], Any]) -> Any:
     return result
 
 
-def _table(values: list[int]) -> pa.Table:
-    return pa.table({"x": pa.array(values, pa.int64())})
-
-
-def _values(dataset: Any) -> list[int]:
-    return sorted(dataset.to_table()["x"].to_pylist())
-
-
 def _ids(found: list[SoftDeleted]) -> list[str]:
     return [each.id[-1] for each in found]
-
-
-def _millis(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

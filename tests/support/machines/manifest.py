@@ -6,27 +6,18 @@ clocks differ, and one rule moves the time on. What directories add is in compat
 
 from __future__ import annotations
 
-import pickle
 from datetime import timedelta
 from typing import Any
 
 import lance
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
-from tests.support.machines.clients import (
-    ANY,
-    NAMESPACES,
-    TABLES,
-    CatalogMachine,
-    Handle,
-    batch,
-    choose,
-    millis,
-)
+from tests.support.machines.base import WHO, millis
+from tests.support.machines.clients import ANY, NAMESPACES, TABLES, CatalogMachine, Handle, choose
 from tests.support.machines.clock import OffsetClock
 from tests.support.machines.lifecycle import STEPS, TTLS, answer
 from tests.support.models.manifest import CLOCK_SKEW, Error, Id
-from tests.support.roots import stream_of
+from tests.support.roots import numbers, stream_of
 
 from relance.errors import NamespaceNotFoundError, TableNotFoundError
 from relance.operations.findings import Problem
@@ -38,7 +29,6 @@ HALF = timedelta(milliseconds=500)
 
 TABLE = st.sampled_from(TABLES)
 NAMESPACE = st.sampled_from(NAMESPACES)
-WHO = st.integers(0, 1)
 FLAG = st.booleans()
 SELDOM = st.sampled_from([False, False, False, True])
 WHICH = st.integers(0, ANY + 2)
@@ -133,7 +123,7 @@ class ManifestMachine(CatalogMachine):
 
     def write(self, key: Id, who: int, rows: list[int], *, mode: str) -> Any:
         client = self.clients[who]
-        return lance.write_dataset(batch(rows), namespace_client=client, table_id=list(key), mode=mode)
+        return lance.write_dataset(numbers(*rows), namespace_client=client, table_id=list(key), mode=mode)
 
     @precondition(lambda self: any(not data.versions for data in self.model.visible().values()))
     @rule(which=WHICH, who=WHO)
@@ -142,7 +132,9 @@ class ManifestMachine(CatalogMachine):
         key = choose(which, [each for each, data in self.model.visible().items() if not data.versions])
         self.touched, data = {key}, self.new_rows()
         place = self.clients[who].describe_table({"id": list(key)})
-        lance.write_dataset(batch(data), place.location, mode="create", storage_options=place.storage_options)
+        lance.write_dataset(
+            numbers(*data), place.location, mode="create", storage_options=place.storage_options
+        )
         self.seen(key, place.location).versions.append(data)
 
     @rule(which=WHICH, who=WHO, mode=st.sampled_from(["append", "overwrite"]))
@@ -342,7 +334,7 @@ class ManifestMachine(CatalogMachine):
         handle = choose(which, self.handles)
         if handle.version == len(handle.data.versions):
             rows = self.new_rows()
-            handle.dataset.insert(batch(rows), mode="append")
+            handle.dataset.insert(numbers(*rows), mode="append")
             handle.data.append(rows)
             handle.version, handle.expected = handle.version + 1, handle.data.versions[-1]
 
@@ -369,7 +361,3 @@ class ManifestMachine(CatalogMachine):
     def harmless(self) -> set[Problem]:
         """Return what a scrub may find and mend."""
         return set()
-
-    @rule(who=WHO)
-    def pickle_a_client(self, who: int) -> None:
-        self.clients[who] = pickle.loads(pickle.dumps(self.clients[who]))

@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 from tests.support.lakes import Lake
+from tests.support.policy.policies import policy
 from tests.support.roots import ipc
 
 from relance.maintenance.runner import ThreadRunner
 from relance.policy.actions import Kind
 from relance.policy.facts import TableFacts
-from relance.policy.file.parse import parse_policy
 from relance.policy.model import Policy
 from relance.policy.pipeline.gather import gather
 from relance.policy.records import Outcome, RunRecord
@@ -135,7 +135,7 @@ class PolicyLake(Lake):
 
 
 def the_policy(text: str = POLICY) -> Policy:
-    return parse_policy(text, file="policy.toml")
+    return policy(text)
 
 
 def outcomes(record: RunRecord) -> dict[tuple[Kind, tuple[str, ...], str], Outcome]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from tests.support.paths import REPOSITORY
+from tests.support.ports import free_port
 
 from relance.spark.session import session
 from relance.spark.spark_home import make_home
@@ -301,7 +301,7 @@ def start_cluster(folder: Path) -> Iterator[Cluster]:
     assert spec is not None
     assert spec.origin is not None
     (folder / "conf").mkdir()
-    cluster = Cluster(folder, make_home(Path(spec.origin).parent, folder), _free_port(), _free_port())
+    cluster = Cluster(folder, make_home(Path(spec.origin).parent, folder), free_port(), free_port())
     try:
         cluster.start_all()
         yield cluster
@@ -329,13 +329,6 @@ def _command(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
