@@ -28,12 +28,12 @@ from relance import amounts
         (-2_500_000, "-2.5 MB"),
     ],
 )
-def test_bytes_have_three_digits_and_a_unit(size: int | None, text: str) -> None:
+def test_byte_sizes_have_three_digits_and_a_unit(size: int | None, text: str) -> None:
     assert amounts.in_bytes(size) == text
 
 
 @given(st.integers(min_value=0, max_value=2**90))
-def test_bytes_are_never_more_than_a_narrow_column_holds(size: int) -> None:
+def test_byte_sizes_and_counts_fit_a_narrow_column(size: int) -> None:
     assert len(amounts.in_bytes(size)) <= 10
     assert len(amounts.short_count(size)) <= 10
 
@@ -53,7 +53,7 @@ def test_counts_are_exact_as_long_as_they_fit(number: int | None, text: str) -> 
     assert amounts.short_count(number) == text
 
 
-def test_a_noun_follows_its_number() -> None:
+def test_plural_matches_its_number() -> None:
     assert amounts.plural(1, "table") == "1 table"
     assert amounts.plural(0, "table") == "0 tables"
     assert amounts.plural(2000, "entry", "entries") == "2,000 entries"
@@ -63,7 +63,7 @@ def test_a_noun_follows_its_number() -> None:
     ("ratio", "text"),
     [(0, "0 %"), (0.00001, "< 0.1 %"), (0.125, "12.5 %"), (0.5, "50 %"), (0.99999, "> 99.9 %"), (1, "100 %")],
 )
-def test_a_share_that_is_not_whole_never_reads_as_whole(ratio: float, text: str) -> None:
+def test_partial_share_never_reads_as_zero_or_whole(ratio: float, text: str) -> None:
     assert amounts.share(ratio) == text
 
 
@@ -83,18 +83,18 @@ def test_a_share_that_is_not_whole_never_reads_as_whole(ratio: float, text: str)
         (-5, "-5 s"),
     ],
 )
-def test_durations_have_two_units(seconds: float, text: str) -> None:
+def test_durations_have_at_most_two_units(seconds: float, text: str) -> None:
     assert amounts.duration(timedelta(seconds=seconds)) == text
 
 
-def test_moments_are_shown_in_utc() -> None:
+def test_instants_are_shown_in_utc() -> None:
     paris = timezone(timedelta(hours=1))
     assert amounts.instant(datetime(2026, 3, 1, 0, 30, tzinfo=paris)) == "2026-02-28 23:30 UTC"
     assert amounts.day(datetime(2026, 3, 1, 0, 30, tzinfo=UTC)) == "2026-03-01"
     assert amounts.instant(None) == "–"
 
 
-def test_a_difference_has_its_sign() -> None:
+def test_difference_has_a_sign() -> None:
     assert amounts.difference(5, 8) == "+3"
     assert amounts.difference(3_000_000, 1_000_000, is_bytes=True) == "−2 MB"
     assert amounts.difference(4, 4) == "±0"

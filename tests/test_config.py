@@ -12,25 +12,25 @@ from relance.locations import Scheme
 from relance.storage.options import split_options
 
 
-def test_an_unknown_property_is_refused_with_the_nearest_known_one() -> None:
+def test_unknown_property_is_refused_and_a_similar_one_suggested() -> None:
     with pytest.raises(InvalidInputError, match="did you mean 'manifest_enabled'"):
         parse_properties({"root": "/x", "manifest_enable": "false"})
 
 
-def test_a_missing_root_and_a_bad_flag_are_refused() -> None:
+def test_missing_root_and_invalid_boolean_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="'root' is missing"):
         parse_properties({})
     with pytest.raises(InvalidInputError, match="must be true or false"):
         parse_properties({"root": "/x", "manifest_enabled": "maybe"})
 
 
-def test_what_is_not_available_says_so() -> None:
+def test_unsupported_property_is_named_in_the_error() -> None:
     for name in ("credential_vendor.enabled", "dynamic_context_provider.x", "ops_metrics_enabled"):
         with pytest.raises(UnsupportedOperationError, match=name):
             parse_properties({"root": "/x", name: "true"})
 
 
-def test_tables_are_found_by_the_manifest_and_by_directories_unless_one_is_declined() -> None:
+def test_manifest_and_directory_listing_are_on_unless_disabled() -> None:
     settings = parse_properties({"root": "/x"})
     assert (settings.manifest, settings.dir_listing) == (True, True)
     assert not parse_properties({"root": "/x", "manifest_enabled": "false"}).manifest
@@ -40,7 +40,7 @@ def test_tables_are_found_by_the_manifest_and_by_directories_unless_one_is_decli
 
 
 @pytest.mark.parametrize("text", ["true", "True", "1", "yes", "ON"])
-def test_flags_are_read_in_any_usual_form(text: str) -> None:
+def test_boolean_properties_accept_the_usual_spellings(text: str) -> None:
     assert parse_properties({"root": "/x", "table_version_tracking_enabled": text}).table_version_tracking
 
 
@@ -51,7 +51,7 @@ def test_storage_options_never_show_their_values() -> None:
     assert dict(options)["secret_access_key"] == "hunter2"
 
 
-def test_options_are_split_by_who_takes_them() -> None:
+def test_storage_options_are_split_by_consumer() -> None:
     split = split_options(
         Scheme.S3,
         {
@@ -69,12 +69,12 @@ def test_options_are_split_by_who_takes_them() -> None:
 
 
 @pytest.mark.parametrize("scheme", list(Scheme))
-def test_an_unknown_option_is_named_in_the_error(scheme: Scheme) -> None:
+def test_unknown_storage_option_is_named_without_its_value(scheme: Scheme) -> None:
     with pytest.raises(InvalidInputError, match="'nonsense_key'") as caught:
         split_options(scheme, {"nonsense_key": "hunter2"})
     assert "hunter2" not in str(caught.value)
 
 
-def test_an_option_given_twice_under_two_names_is_refused() -> None:
+def test_storage_option_given_under_two_names_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="twice"):
         split_options(Scheme.S3, {"region": "a", "aws_region": "b"})

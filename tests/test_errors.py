@@ -15,14 +15,14 @@ CLASSES = [
 ]
 
 
-def test_every_code_of_the_spec_has_a_class_here() -> None:
+def test_every_error_code_of_the_spec_has_a_class() -> None:
     assert {int(each.code) for each in CLASSES} >= {int(code) for code in spec.ErrorCode}
 
 
 @pytest.mark.parametrize(
     "error", [each for each in CLASSES if each is not RelanceError], ids=lambda e: e.__name__
 )
-def test_an_error_is_caught_as_the_spec_class_with_its_code(error: type[RelanceError]) -> None:
+def test_error_is_caught_as_its_spec_class_with_its_code(error: type[RelanceError]) -> None:
     raised = error("which 'x'")
     parents = [each for each in error.__mro__ if each.__module__ == spec.__name__]
     assert parents[0].code == raised.code  # type: ignore[attr-defined]  # all of them carry one
@@ -31,13 +31,13 @@ def test_an_error_is_caught_as_the_spec_class_with_its_code(error: type[RelanceE
 
 
 @pytest.mark.parametrize("error", CLASSES, ids=lambda e: e.__name__)
-def test_an_error_survives_pickling_without_a_second_prefix(error: type[RelanceError]) -> None:
+def test_pickled_error_keeps_a_single_prefix(error: type[RelanceError]) -> None:
     copy = pickle.loads(pickle.dumps(error("what")))
     assert type(copy) is error
     assert str(copy) == str(error("what"))
 
 
-def test_the_version_error_is_a_conflict_that_carries_the_seed_code() -> None:
+def test_version_exists_error_is_a_conflict_with_the_spec_code() -> None:
     raised = errors.TableVersionAlreadyExistsError("version 3")
     assert isinstance(raised, spec.ConcurrentModificationError)
     assert (int(raised.code), raised.spec_code) == (14, 12)

@@ -31,7 +31,7 @@ from relance.identifiers import MAX_NAME_BYTES, parse_namespace_id, parse_table_
         "__manifest",
     ],
 )
-def test_unusable_names_are_refused_with_the_reason(name: str) -> None:
+def test_invalid_names_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_table_id([name])
     assert caught.value.code == 13
@@ -41,16 +41,16 @@ def test_unusable_names_are_refused_with_the_reason(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["a", "tablé", "a b", "it's", "日本", "x.lance", ".hidden", "a+b:c&d", "x" * 220]
 )
-def test_usable_names_are_taken_as_they_are(name: str) -> None:
+def test_valid_names_are_accepted_unchanged(name: str) -> None:
     assert parse_table_id([name]).name == name
 
 
-def test_a_name_is_measured_in_bytes_not_in_characters() -> None:
+def test_name_length_is_measured_in_bytes() -> None:
     assert why_unusable("é" * (MAX_NAME_BYTES // 2)) is None
     assert "longer" in str(why_unusable("é" * (MAX_NAME_BYTES // 2 + 1)))
 
 
-def test_names_that_file_systems_fold_are_refused() -> None:
+def test_names_with_ambiguous_or_invisible_characters_are_refused() -> None:
     assert why_unusable("e\u0301") is not None  # decomposed
     assert why_unusable("\u00e9") is None
     assert why_unusable("\ud800") is not None  # a lone surrogate has no bytes
@@ -58,7 +58,7 @@ def test_names_that_file_systems_fold_are_refused() -> None:
 
 
 @given(st.text(max_size=30))
-def test_a_name_that_passes_can_be_stored_under_and_read_back(name: str) -> None:
+def test_any_accepted_name_is_safe_to_store(name: str) -> None:
     if why_unusable(name) is None:
         assert name.encode().decode() == name
         assert not set(name) & set('/\\$%#?*"\0')

@@ -128,7 +128,7 @@ def _name(module: Path) -> str:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=_name)
-def test_a_unit_imports_only_units_before_it(module: Path) -> None:
+def test_unit_imports_only_units_before_it(module: Path) -> None:
     unit = _name(module).partition(".")[0]
     if not unit:
         return  # the package itself gathers the public names
@@ -141,7 +141,7 @@ def test_a_unit_imports_only_units_before_it(module: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PURE))
-def test_a_pure_module_touches_neither_store_nor_clock_nor_lance(name: str) -> None:
+def test_pure_module_imports_no_store_clock_or_lance(name: str) -> None:
     module = PACKAGE.joinpath(*name.split(".")).with_suffix(".py")
     for imported in _imports(module):
         hit = [each for each in IMPURE if imported == each or imported.startswith(f"{each}.")]

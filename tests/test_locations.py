@@ -21,12 +21,12 @@ from relance.locations import Scheme, directory_of_location, parse_root
         ("memory://mine", Scheme.MEMORY, "memory://mine"),
     ],
 )
-def test_a_root_is_known_by_its_scheme(text: str, scheme: Scheme, uri: str) -> None:
+def test_root_is_recognised_by_its_scheme(text: str, scheme: Scheme, uri: str) -> None:
     root = parse_root(text)
     assert (root.scheme, root.uri) == (scheme, uri)
 
 
-def test_a_relative_path_is_made_absolute() -> None:
+def test_relative_root_is_made_absolute() -> None:
     assert parse_root("lake").uri == os.path.join(os.getcwd(), "lake")
 
 
@@ -47,13 +47,13 @@ def test_a_relative_path_is_made_absolute() -> None:
         "s3://k:hunter2@b/x",
     ],
 )
-def test_a_root_that_cannot_be_addressed_is_refused(text: str) -> None:
+def test_invalid_root_is_refused_without_showing_secrets(text: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_root(text)
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_location_may_be_relative_or_absolute_but_stays_below_the_root() -> None:
+def test_location_may_be_relative_or_absolute_but_stays_below_the_root() -> None:
     assert directory_of_location("t.lance", root_uri="/lake") == "t.lance"
     assert directory_of_location("/lake/t.lance/", root_uri="/lake") == "t.lance"
     assert directory_of_location("file:///lake/t.lance", root_uri="/lake") == "t.lance"

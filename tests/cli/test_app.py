@@ -58,7 +58,7 @@ def test_every_command_has_help_and_the_shared_options(command: click.Command) -
     assert command.help
 
 
-def test_all_commands_are_in_a_section() -> None:
+def test_every_command_belongs_to_a_help_section() -> None:
     assert {each.name for group in SECTIONS.values() for each in group} == set(app.commands)
 
 
@@ -73,25 +73,25 @@ def test_every_error_has_an_exit_code_and_a_hint() -> None:
     assert set(failures._HINTS) <= known
 
 
-def test_every_exit_code_has_a_meaning() -> None:
+def test_every_exit_code_has_a_description() -> None:
     assert set(MEANINGS) == set(Exit)
 
 
-def test_options_may_stand_before_or_after_the_command(lake: CommandLake) -> None:
+def test_global_options_are_accepted_before_and_after_the_command(lake: CommandLake) -> None:
     before = run("--root", str(lake.folder), "--json", "ls")
     after = run("ls", "--json", "--root", str(lake.folder))
     assert before.out == after.out
     assert before.document["ok"] is True
 
 
-def test_commands_to_copy_are_quoted_for_a_shell(lake: CommandLake) -> None:
+def test_suggested_commands_are_quoted_for_the_shell(lake: CommandLake) -> None:
     odd = "prod.raw.`odd.name`"
     assert f"relance undrop '{odd}'" in lake.ok("drop", odd)
     assert f"relance undrop '{odd}'" in lake.ok("status", odd)
     assert f"relance undrop '{odd}'" in lake.run("show", odd).err
 
 
-def test_without_a_command_the_help_is_shown() -> None:
+def test_running_without_a_command_prints_help() -> None:
     for command in ((), ("policy",)):
         ran = run(*command)
         assert ran.exit_code == 0
@@ -99,11 +99,11 @@ def test_without_a_command_the_help_is_shown() -> None:
         assert ran.err == ""
 
 
-def test_the_version(lake: CommandLake) -> None:
+def test_version_option_prints_the_version(lake: CommandLake) -> None:
     assert run("--version").out.startswith("relance, version ")
 
 
-def test_without_a_catalog_the_error_says_how_to_name_one() -> None:
+def test_missing_catalog_error_says_how_to_name_one() -> None:
     ran = run("ls")
     assert ran.exit_code == 2
     what, to_do = ran.err.splitlines()
@@ -113,21 +113,23 @@ def test_without_a_catalog_the_error_says_how_to_name_one() -> None:
     assert "relance.toml" in to_do
 
 
-def test_a_folder_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+def test_missing_root_folder_is_reported_as_not_found(tmp_path: Path) -> None:
     ran = run("--root", str(tmp_path / "typo"), "ls", "--json")
     assert ran.exit_code == 3
     assert ran.document["error"]["type"] == "NotFound"
     assert not (tmp_path / "typo").exists()
 
 
-def test_the_environment_names_the_catalog(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_select_the_catalog_and_its_settings(
+    lake: CommandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELANCE_ROOT", str(lake.folder))
     assert run("ls", "--json").result["root"] == str(lake.folder)
     monkeypatch.setenv("RELANCE_MANIFEST_ENABLED", "false")
     assert run("ls", "--json").result["namespaces"] == []
 
 
-def test_the_nearest_file_names_the_catalog(
+def test_nearest_relance_toml_selects_the_catalog(
     lake: CommandLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "relance.toml").write_text('root = "lake"\n[catalog]\nmanifest_enabled = false\n')
@@ -153,7 +155,9 @@ def test_the_nearest_file_names_the_catalog(
         ('root = "x"\n[catalog]\ndrop_tll = "7d"', "drop_tll"),
     ],
 )
-def test_a_wrong_file_is_a_usage_error_that_shows_no_value(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_relance_toml_is_a_usage_error_without_secret_values(
+    tmp_path: Path, text: str, said: str
+) -> None:
     (tmp_path / "relance.toml").write_text(text)
     ran = run("ls", "--debug")
     assert ran.exit_code == 2
@@ -162,18 +166,18 @@ def test_a_wrong_file_is_a_usage_error_that_shows_no_value(tmp_path: Path, text:
     assert "did you mean" in ran.err or "rot" not in said
 
 
-def test_a_file_that_is_named_must_be_there() -> None:
+def test_missing_config_file_is_a_usage_error() -> None:
     assert run("--config", "nowhere.toml", "ls").exit_code == 2
 
 
-def test_a_bad_id_is_a_usage_error(lake: CommandLake) -> None:
+def test_invalid_table_id_is_a_usage_error(lake: CommandLake) -> None:
     for bad in ("a..b", "`a", "a/b", "../x", ""):
         ran = lake.run("show", bad)
         assert ran.exit_code == 2, bad
         assert len(ran.err.splitlines()) == 2
 
 
-def test_an_unknown_command_or_option_is_a_usage_error_also_in_json(lake: CommandLake) -> None:
+def test_unknown_command_or_option_is_a_usage_error_also_in_json(lake: CommandLake) -> None:
     ran = run("lss", "--json")
     assert ran.exit_code == 2
     assert ran.document["error"]["type"] == "Usage"
@@ -181,24 +185,24 @@ def test_an_unknown_command_or_option_is_a_usage_error_also_in_json(lake: Comman
     assert "relance ls --help" in run("ls", "--nonsense").err
 
 
-def test_a_traceback_is_printed_only_with_debug(lake: CommandLake) -> None:
+def test_traceback_is_printed_only_with_debug(lake: CommandLake) -> None:
     assert "Traceback" not in lake.run("show", "nothing").err
     assert "Traceback" in lake.run("show", "nothing", "--debug").err
     assert "Traceback" in lake.run("compact", "nothing", "readings", "--debug").err
 
 
-def test_ids_in_errors_are_written_as_commands_take_them(lake: CommandLake) -> None:
+def test_errors_quote_table_ids_in_command_line_syntax(lake: CommandLake) -> None:
     assert "'prod.nothing'" in lake.run("query", "prod.nothing").err
 
 
-def test_a_duration_has_a_unit(lake: CommandLake) -> None:
+def test_duration_without_a_unit_is_refused(lake: CommandLake) -> None:
     ran = lake.run("drop", "readings", "--ttl", "30")
     assert ran.exit_code == 2
     assert "has no unit" in ran.err
     assert lake.ok("status", "readings") == "readings exists\n"
 
 
-def test_errors_lead_to_the_exit_code_and_the_command_that_helps(lake: CommandLake, tmp_path: Path) -> None:
+def test_errors_have_an_exit_code_and_suggest_the_next_command(lake: CommandLake, tmp_path: Path) -> None:
     (tmp_path / "there.csv").write_text("")
     lake.ok("import", "prod.`odd name`", _parquet(tmp_path))
     lake.ok("protect", "prod.users")
@@ -221,7 +225,7 @@ def _parquet(folder: Path) -> str:
     return str(folder / "x.parquet")
 
 
-def test_a_root_without_permission_leads_to_the_stores_exit_code(
+def test_permission_denied_by_the_store_exits_with_code_6(
     lake: CommandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     substitute(monkeypatch, "disk.list_level", deny)
@@ -245,7 +249,9 @@ def _endpoint(**more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("command", ["ls", "doctor", "scrub", "migrate"])
-def test_secrets_are_never_shown(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_from_the_environment_are_never_printed(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in _endpoint().items():
         monkeypatch.setenv(name, value)
     for more in ((), ("--json",)):
@@ -254,7 +260,7 @@ def test_secrets_are_never_shown(command: str, monkeypatch: pytest.MonkeyPatch) 
         assert SECRET not in ran.out + ran.err
 
 
-def test_a_secret_in_an_error_of_somebody_else_is_blotted_out(
+def test_secrets_in_foreign_exceptions_are_redacted(
     lake: CommandLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "relance.toml").write_text(
@@ -272,13 +278,13 @@ def test_a_secret_in_an_error_of_somebody_else_is_blotted_out(
         assert SECRET not in ran.out + ran.err
 
 
-def test_colours_only_on_a_terminal(lake: CommandLake) -> None:
+def test_colours_are_used_only_on_a_terminal(lake: CommandLake) -> None:
     assert "\x1b[" not in run("ls", "--nonsense").err
     assert "\x1b[" in _on_terminal(["ls", "--nonsense"], lake)[1]
     assert "\x1b[" not in _on_terminal(["ls", "--nonsense"], lake, NO_COLOR="1")[1]
 
 
-def test_no_means_no(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_purge_answered_with_no_deletes_nothing(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None:
     substitute(monkeypatch, "cli.is_somebody_there", lambda: True)
     command = ["--root", str(lake.folder), "purge", "gone", "--force"]
     ran = CliRunner().invoke(app, command, input="n\n")
@@ -287,7 +293,7 @@ def test_no_means_no(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None
     assert (lake.folder / "gone.lance").exists()
 
 
-def test_a_prompt_names_what_will_go(lake: CommandLake) -> None:
+def test_purge_prompt_names_the_tables_to_be_deleted(lake: CommandLake) -> None:
     code, text = _on_terminal(["purge", "gone", "--force"], lake, answer="y\n")
     assert code == 0, text
     assert "purging 1 table cannot be undone" in text
@@ -296,7 +302,7 @@ def test_a_prompt_names_what_will_go(lake: CommandLake) -> None:
     assert not (lake.folder / "gone.lance").exists()
 
 
-def test_a_reader_that_goes_away_is_no_reason_to_complain(lake: CommandLake, tmp_path: Path) -> None:
+def test_closed_pipe_causes_no_error_output(lake: CommandLake, tmp_path: Path) -> None:
     command = f"{sys.executable} -m relance completion bash | head -n 1; echo ${{PIPESTATUS[0]}}"
     ran = subprocess.run(
         ["bash", "-c", command], env=environment(), capture_output=True, text=True, check=False, cwd=tmp_path
@@ -309,7 +315,7 @@ def test_a_reader_that_goes_away_is_no_reason_to_complain(lake: CommandLake, tmp
     ).stderr  # fmt: skip
 
 
-def test_ctrl_c_is_quiet(lake: CommandLake) -> None:
+def test_ctrl_c_exits_with_130_and_no_traceback(lake: CommandLake) -> None:
     code, text = _on_terminal(["purge", "gone", "--force"], lake, answer="\x03")
     assert code == 130, text
     assert "Traceback" not in text
@@ -364,19 +370,19 @@ def _on_terminal(args: list[str], lake: CommandLake, answer: str = "", **variabl
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str) -> None:
+def test_completion_script_is_printed_for_every_shell(shell: str) -> None:
     ran = run("completion", shell)
     assert ran.exit_code == 0, ran
     assert "_RELANCE_COMPLETE" in ran.out
     assert run("completion", shell, "--json").result["script"] in ran.out
 
 
-def test_commands_are_completed(tmp_path: Path) -> None:
+def test_shell_completes_command_names(tmp_path: Path) -> None:
     words = {"_RELANCE_COMPLETE": "bash_complete", "COMP_WORDS": "relance und", "COMP_CWORD": "1"}
     assert spawn(folder=tmp_path, **words).out.splitlines() == ["plain,undrop"]
 
 
-def test_names_are_completed_from_the_catalog(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_completes_names_from_the_catalog(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = BashComplete(app, {}, "relance", "_RELANCE_COMPLETE")
 
     def completed(*words: str) -> list[str]:
@@ -391,7 +397,7 @@ def test_names_are_completed_from_the_catalog(lake: CommandLake, monkeypatch: py
     assert completed("show", "") == []
 
 
-def test_json_is_one_document_with_a_stable_outside(lake: CommandLake) -> None:
+def test_json_output_is_one_document_with_stable_top_level_keys(lake: CommandLake) -> None:
     good = json.loads(lake.run("ls", "--json").out)
     assert list(good) == ["ok", "command", "result"]
     assert good["command"] == "ls"

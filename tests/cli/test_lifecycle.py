@@ -12,7 +12,7 @@ def _tables(lake: CommandLake) -> set[str]:
     return {each["table"] for each in lake.json("ls", "-r")["tables"]}
 
 
-def test_a_namespace_is_created_with_properties_and_parents(lake: CommandLake) -> None:
+def test_create_namespace_sets_properties_and_creates_parents(lake: CommandLake) -> None:
     assert lake.ok("create-namespace", "a.b.c", "-p", "--property", "k=v=w") == "created namespace a.b.c\n"
     assert lake.json("show", "a.b.c")["properties"] == {"k": "v=w"}
     again = lake.run("create-namespace", "a.b.c", "--json")
@@ -22,12 +22,12 @@ def test_a_namespace_is_created_with_properties_and_parents(lake: CommandLake) -
     assert lake.ok("create-namespace", "a.b.c", "--exist-ok") == "namespace a.b.c exists\n"
 
 
-def test_a_property_without_a_value_is_a_usage_error(lake: CommandLake) -> None:
+def test_create_namespace_property_without_a_value_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("create-namespace", "a", "--property", "k").exit_code == 2
     assert lake.run("show", "a").exit_code == 3
 
 
-def test_rename_into_another_namespace_and_back(lake: CommandLake) -> None:
+def test_rename_moves_a_table_to_another_namespace_and_back(lake: CommandLake) -> None:
     assert lake.ok("rename", "readings", "prod.readings") == "renamed readings to prod.readings\n"
     assert lake.json("rename", "prod.readings", "readings") == {
         "table": "readings",
@@ -40,7 +40,7 @@ def test_rename_to_a_taken_name_is_a_conflict(lake: CommandLake) -> None:
     assert lake.run("rename", "readings", "prod.users").exit_code == 4
 
 
-def test_drop_and_undrop(lake: CommandLake) -> None:
+def test_drop_hides_tables_and_undrop_restores_them_under_any_name(lake: CommandLake) -> None:
     text = lake.ok("drop", "readings", "prod.users")
     assert "relance undrop prod.users" in text
     assert _tables(lake) == {"prod.raw.`odd.name`"}
@@ -49,7 +49,7 @@ def test_drop_and_undrop(lake: CommandLake) -> None:
     assert _tables(lake) == {"prod.raw.`odd.name`", "readings", "prod.people"}
 
 
-def test_drop_of_several_goes_on_after_one_that_fails(lake: CommandLake) -> None:
+def test_drop_of_several_tables_continues_after_a_failure(lake: CommandLake) -> None:
     ran = lake.run("drop", "nothing", "readings", "--json")
     assert ran.exit_code == 3
     failed, dropped = ran.document["result"]["done"]
@@ -58,7 +58,7 @@ def test_drop_of_several_goes_on_after_one_that_fails(lake: CommandLake) -> None
     assert "readings" not in _tables(lake)
 
 
-def test_drop_with_a_ttl(lake: CommandLake) -> None:
+def test_drop_with_ttl_sets_the_retention_period(lake: CommandLake) -> None:
     (done,) = lake.json("drop", "readings", "--ttl", "30d")["done"]
     (entry,) = [each for each in lake.json("ls", "--dropped")["dropped"] if each["table"] == "readings"]
     kept = datetime.fromisoformat(entry["purge_after"]) - datetime.fromisoformat(entry["deleted_at"])
@@ -66,7 +66,7 @@ def test_drop_with_a_ttl(lake: CommandLake) -> None:
     assert done["purge_after"] == entry["purge_after"]
 
 
-def test_a_namespace_is_dropped_with_all_that_is_in_it_only_when_asked(lake: CommandLake) -> None:
+def test_drop_of_a_full_namespace_requires_cascade(lake: CommandLake) -> None:
     full = lake.run("drop", "--namespace", "prod")
     assert full.exit_code == 4
     assert "--cascade" in full.err
@@ -76,7 +76,7 @@ def test_a_namespace_is_dropped_with_all_that_is_in_it_only_when_asked(lake: Com
     assert set(back) == {"prod", "prod.raw", "prod.users", "prod.raw.`odd.name`"}
 
 
-def test_drop_of_a_namespace_as_if_it_were_a_table_says_what_to_type(lake: CommandLake) -> None:
+def test_drop_of_a_namespace_without_the_option_suggests_the_command(lake: CommandLake) -> None:
     ran = lake.run("drop", "prod")
     assert ran.exit_code == 3
     assert ran.err.splitlines() == [
@@ -85,7 +85,7 @@ def test_drop_of_a_namespace_as_if_it_were_a_table_says_what_to_type(lake: Comma
     ]
 
 
-def test_protect_of_nothing_is_not_found(lake: CommandLake) -> None:
+def test_protect_of_a_missing_table_is_not_found(lake: CommandLake) -> None:
     assert lake.run("protect", "nothing").exit_code == 3
 
 
@@ -93,7 +93,7 @@ def test_cascade_without_namespace_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("drop", "prod", "--cascade").exit_code == 2
 
 
-def test_what_is_protected_is_not_dropped(lake: CommandLake) -> None:
+def test_drop_of_a_protected_table_is_refused(lake: CommandLake) -> None:
     assert lake.ok("protect", "prod.users") == "prod.users is protected\n"
     assert lake.json("show", "prod.users")["protected"] is True
     assert lake.run("drop", "prod.users").exit_code == 4
@@ -102,7 +102,7 @@ def test_what_is_protected_is_not_dropped(lake: CommandLake) -> None:
     assert lake.run("drop", "prod.users").exit_code == 0
 
 
-def test_drop_with_purge_wants_to_be_confirmed(lake: CommandLake) -> None:
+def test_drop_with_purge_requires_confirmation(lake: CommandLake) -> None:
     refused = lake.run("drop", "readings", "--purge")
     assert refused.exit_code == 5
     assert "readings" in _tables(lake)
@@ -111,7 +111,7 @@ def test_drop_with_purge_wants_to_be_confirmed(lake: CommandLake) -> None:
     assert not (lake.folder / "readings.lance").exists()
 
 
-def test_purge_takes_nothing_before_its_time(lake: CommandLake) -> None:
+def test_purge_before_the_retention_period_ends_is_refused(lake: CommandLake) -> None:
     assert lake.ok("purge") == "nothing to purge: no dropped table has expired\n"
     early = lake.run("purge", "gone", "--yes")
     assert early.exit_code == 4
@@ -120,7 +120,7 @@ def test_purge_takes_nothing_before_its_time(lake: CommandLake) -> None:
     assert (lake.folder / "gone.lance").exists()
 
 
-def test_purge_dry_run_says_what_would_go_and_leaves_it(lake: CommandLake) -> None:
+def test_purge_dry_run_lists_tables_and_deletes_nothing(lake: CommandLake) -> None:
     (entry,) = lake.json("purge", "gone", "--force", "--dry-run")["tables"]
     assert entry["change"]["files"] > 0
     assert "gone" in lake.ok("purge", "gone", "--force", "--dry-run")
@@ -136,7 +136,7 @@ def test_purge_without_a_terminal_needs_yes(lake: CommandLake) -> None:
     assert not (lake.folder / "gone.lance").exists()
 
 
-def test_purge_of_all_that_is_due(lake: CommandLake) -> None:
+def test_purge_without_names_purges_only_expired_tables(lake: CommandLake) -> None:
     lake.ok("drop", "prod.users", "--ttl", "0")
     found = lake.json("purge", "--yes")["tables"]
     assert [each["table"] for each in found] == []  # clocks may differ: it waits for that
@@ -149,7 +149,7 @@ def test_purge_of_all_that_is_due(lake: CommandLake) -> None:
     assert lake.run("undrop", "prod.users").exit_code == 3
 
 
-def test_purge_of_one_of_several_drops(lake: CommandLake) -> None:
+def test_purge_by_deletion_id_removes_exactly_that_drop(lake: CommandLake) -> None:
     lake.ok("drop", "prod.users")
     lake.catalog.create_table({"id": ["prod", "other"]}, ipc(ROWS))
     (first,) = [each for each in lake.json("ls", "--dropped")["dropped"] if each["table"] == "prod.users"]
@@ -160,11 +160,11 @@ def test_purge_of_one_of_several_drops(lake: CommandLake) -> None:
     assert lake.run("status", "prod.users").exit_code == 3
 
 
-def test_force_without_names_is_refused(lake: CommandLake) -> None:
+def test_purge_with_force_but_no_names_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("purge", "--force", "--yes").exit_code == 2
 
 
-def test_deregister_and_register(lake: CommandLake) -> None:
+def test_deregistered_tables_can_be_registered_again(lake: CommandLake) -> None:
     text = lake.ok("deregister", "readings")
     assert "relance register readings readings.lance" in text
     assert "readings" not in _tables(lake)
@@ -174,5 +174,5 @@ def test_deregister_and_register(lake: CommandLake) -> None:
     assert "prod.people" in lake.ok("register", "prod.people", hidden.rpartition("/")[2])
 
 
-def test_register_outside_of_the_root_is_refused(lake: CommandLake) -> None:
+def test_register_of_a_location_outside_the_root_is_refused(lake: CommandLake) -> None:
     assert lake.run("register", "x", "/somewhere/else.lance").exit_code == 2

@@ -7,26 +7,26 @@ from tests.support.cli import ROWS, CommandLake
 from tests.support.roots import ipc
 
 
-def test_ls_shows_what_is_in_the_root(lake: CommandLake) -> None:
+def test_ls_lists_the_namespaces_and_tables_of_the_root(lake: CommandLake) -> None:
     lines = [line.split() for line in lake.ok("ls").splitlines()]
     assert lines == [["NAME", "KIND"], ["prod", "namespace"], ["readings", "table"]]
 
 
-def test_ls_tells_the_same_as_json(lake: CommandLake) -> None:
+def test_ls_json_lists_the_same_entries_as_the_text(lake: CommandLake) -> None:
     found = lake.json("ls")
     assert found["namespaces"] == [{"namespace": "prod"}]
     assert found["tables"] == [{"table": "readings"}]
     assert found["root"] == str(lake.folder)
 
 
-def test_ls_of_a_namespace_shows_whole_ids_that_commands_take(lake: CommandLake) -> None:
+def test_ls_of_a_namespace_prints_full_ids_that_commands_accept(lake: CommandLake) -> None:
     assert lake.json("ls", "prod")["tables"] == [{"table": "prod.users"}]
     (odd,) = lake.json("ls", "prod.raw")["tables"]
     assert odd["table"] == "prod.raw.`odd.name`"
     assert lake.json("show", odd["table"])["rows"] == 3
 
 
-def test_ls_recursive_and_by_kind(lake: CommandLake) -> None:
+def test_ls_recursive_can_be_limited_to_tables_or_namespaces(lake: CommandLake) -> None:
     found = lake.json("ls", "-r", "--tables")
     assert [each["table"] for each in found["tables"]] == ["prod.raw.`odd.name`", "prod.users", "readings"]
     assert found["namespaces"] == []
@@ -36,13 +36,13 @@ def test_ls_recursive_and_by_kind(lake: CommandLake) -> None:
     ]
 
 
-def test_ls_as_a_tree_has_each_table_below_its_namespace(lake: CommandLake) -> None:
+def test_ls_tree_prints_tables_below_their_namespaces(lake: CommandLake) -> None:
     text = lake.ok("ls", "--tree", "--sizes")
     assert text.index("prod/") < text.index("raw/") < text.index("odd.name  (3 rows") < text.index("users")
     assert text.splitlines()[-1].startswith("└── readings  (3 rows")
 
 
-def test_ls_with_sizes_counts_rows_bytes_and_fragments(lake: CommandLake) -> None:
+def test_ls_sizes_counts_rows_bytes_and_fragments(lake: CommandLake) -> None:
     (users,) = lake.json("ls", "prod", "--sizes", "--tables")["tables"]
     assert users["rows"] == 6
     assert users["fragments"] == 2
@@ -51,7 +51,7 @@ def test_ls_with_sizes_counts_rows_bytes_and_fragments(lake: CommandLake) -> Non
     assert users["error"] is None
 
 
-def test_ls_with_sizes_tells_of_a_table_that_cannot_be_read(lake: CommandLake) -> None:
+def test_ls_sizes_reports_an_unreadable_table(lake: CommandLake) -> None:
     for each in (lake.folder / "readings.lance" / "_versions").iterdir():
         each.write_bytes(b"damaged")
     found = lake.json("ls", "--sizes")
@@ -59,7 +59,7 @@ def test_ls_with_sizes_tells_of_a_table_that_cannot_be_read(lake: CommandLake) -
     assert "unreadable" in lake.ok("ls", "--sizes")
 
 
-def test_ls_dropped_shows_when_a_purge_may_come(lake: CommandLake) -> None:
+def test_ls_dropped_prints_when_a_table_becomes_purgeable(lake: CommandLake) -> None:
     (gone,) = lake.json("ls", "--dropped")["dropped"]
     assert gone["table"] == "gone"
     assert gone["deleted_at"] < gone["purge_after"]
@@ -80,7 +80,7 @@ def test_ls_of_an_unknown_namespace_is_not_found(lake: CommandLake) -> None:
     assert "prod.nothing" in ran.err
 
 
-def test_show_tells_columns_versions_tags_and_properties(lake: CommandLake) -> None:
+def test_show_prints_columns_versions_tags_and_properties(lake: CommandLake) -> None:
     found = lake.json("show", "prod.users")
     assert found["columns"] == [
         {"name": "id", "type": "int64", "nullable": True},
@@ -94,7 +94,7 @@ def test_show_tells_columns_versions_tags_and_properties(lake: CommandLake) -> N
     assert "int64" in text
 
 
-def test_show_of_a_namespace(lake: CommandLake) -> None:
+def test_show_of_a_namespace_prints_properties_and_counts(lake: CommandLake) -> None:
     assert lake.json("show", "prod") == {
         "namespace": "prod",
         "properties": {"owner": "ops"},
@@ -105,7 +105,7 @@ def test_show_of_a_namespace(lake: CommandLake) -> None:
     assert "1 namespace, 1 table" in lake.ok("show", "prod")
 
 
-def test_show_of_a_declared_table(lake: CommandLake) -> None:
+def test_show_of_a_declared_table_says_it_has_no_rows(lake: CommandLake) -> None:
     lake.catalog.declare_table({"id": ["later"]})
     assert lake.json("show", "later")["declared"] is True
     assert "declared, no data yet" in lake.ok("show", "later")
@@ -117,7 +117,7 @@ def test_show_of_a_dropped_table_says_how_to_undrop_it(lake: CommandLake) -> Non
     assert ran.err.splitlines()[1] == " hint: to restore it: relance undrop gone"
 
 
-def test_status_of_all_three_kinds(lake: CommandLake) -> None:
+def test_status_distinguishes_existing_dropped_and_missing_tables(lake: CommandLake) -> None:
     assert lake.json("status", "readings") == {"table": "readings", "status": "exists"}
     assert lake.json("status", "gone")["status"] == "dropped"
     assert "relance undrop gone" in lake.ok("status", "gone")
@@ -136,14 +136,14 @@ def test_versions_are_listed_newest_first_with_their_tags(lake: CommandLake) -> 
     assert "first" in lake.ok("versions", "prod.users")
 
 
-def test_control_characters_of_the_data_do_not_reach_the_terminal(lake: CommandLake) -> None:
+def test_control_characters_in_data_do_not_reach_the_terminal(lake: CommandLake) -> None:
     lake.catalog.create_table({"id": ["bad"], "properties": {"x": "\x1b[31mred\x1b[0m"}}, ipc(ROWS))
     text = lake.ok("show", "bad")
     assert "\x1b" not in text
     assert "\\u{1B}[31mred" in text
 
 
-def test_types_are_shown_as_people_write_them(lake: CommandLake) -> None:
+def test_show_prints_column_types_in_readable_form(lake: CommandLake) -> None:
     prices = pa.table({"price": pa.array([1]).cast(pa.decimal128(30, 2))})
     lake.catalog.create_table({"id": ["prices"]}, ipc(prices))
     (column,) = lake.json("show", "prices")["columns"]

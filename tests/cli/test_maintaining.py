@@ -22,7 +22,7 @@ def _entry(found: dict[str, object], table: str) -> dict[str, object]:
     return entry
 
 
-def test_compact_writes_small_fragments_into_one(lake: CommandLake) -> None:
+def test_compact_merges_small_fragments_into_one(lake: CommandLake) -> None:
     planned = _entry(lake.json("compact", "--dry-run"), "prod.users")
     assert planned["change"]
     assert lake.json("show", "prod.users")["fragments"] == 2
@@ -31,7 +31,7 @@ def test_compact_writes_small_fragments_into_one(lake: CommandLake) -> None:
     assert lake.ok("compact") == "nothing to compact\n"
 
 
-def test_compact_of_an_unknown_table_fails_and_the_others_are_done(lake: CommandLake) -> None:
+def test_compact_reports_an_unknown_table_and_compacts_the_others(lake: CommandLake) -> None:
     ran = lake.run("compact", "prod.users", "nothing", "--json")
     assert ran.exit_code == 3
     assert ran.document["error"]["type"] == "Partial"
@@ -39,7 +39,7 @@ def test_compact_of_an_unknown_table_fails_and_the_others_are_done(lake: Command
     assert lake.run("compact", "nothing").err.startswith("error: Table not found")
 
 
-def test_delete_rows_asks_and_then_deletes(lake: CommandLake) -> None:
+def test_delete_rows_requires_confirmation(lake: CommandLake) -> None:
     planned = _entry(lake.json("delete-rows", "prod.users", "--where", "id = 1", "--dry-run"), "prod.users")
     assert planned["change"]["rows"] == 2  # type: ignore[index]  # of a dictionary of anything
     refused = lake.run("delete-rows", "prod.users", "--where", "id = 1")
@@ -51,12 +51,12 @@ def test_delete_rows_asks_and_then_deletes(lake: CommandLake) -> None:
     assert lake.ok("delete-rows", "prod.users", "--where", "id = 1") == "no rows match\n"
 
 
-def test_delete_rows_with_a_wrong_expression(lake: CommandLake) -> None:
+def test_delete_rows_with_an_invalid_filter_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("delete-rows", "prod.users", "--where", "nonsense", "--yes").exit_code == 2
     assert lake.run("delete-rows", "prod.users").exit_code == 2
 
 
-def test_cleanup_removes_old_versions_when_it_is_confirmed(lake: CommandLake) -> None:
+def test_cleanup_removes_old_versions_once_confirmed(lake: CommandLake) -> None:
     rules = ("--older-than", "0s", "--allow-young", "--skip-tagged")
     lake.catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
     planned = _entry(lake.json("cleanup", "prod.users", *rules, "--dry-run"), "prod.users")
@@ -67,7 +67,7 @@ def test_cleanup_removes_old_versions_when_it_is_confirmed(lake: CommandLake) ->
     assert [each["version"] for each in lake.json("versions", "prod.users")["versions"]] == [3, 1]
 
 
-def test_cleanup_leaves_young_and_tagged_versions(lake: CommandLake) -> None:
+def test_cleanup_keeps_young_and_tagged_versions(lake: CommandLake) -> None:
     assert lake.ok("cleanup") == "no versions to remove\n"
     assert lake.run("cleanup", "prod.users", "--older-than", "0s").exit_code == 2
     tagged = lake.run("cleanup", "prod.users", "--older-than", "0s", "--allow-young", "--yes")
@@ -75,7 +75,7 @@ def test_cleanup_leaves_young_and_tagged_versions(lake: CommandLake) -> None:
     assert "first" in tagged.err
 
 
-def test_cleanup_with_a_table_that_cannot_be_read_says_how_to_go_on(lake: CommandLake) -> None:
+def test_cleanup_beside_an_unreadable_table_suggests_ignore_clones(lake: CommandLake) -> None:
     rules = ("prod.users", "--older-than", "0s", "--allow-young", "--skip-tagged", "--yes")
     lake.catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
     broken = lake.folder / "broken.lance" / "_versions"
@@ -89,7 +89,7 @@ def test_cleanup_with_a_table_that_cannot_be_read_says_how_to_go_on(lake: Comman
     assert len(lake.json("versions", "prod.users")["versions"]) == 2
 
 
-def test_migrate_gives_directories_rows(tmp_path: Path) -> None:
+def test_migrate_registers_directories_in_the_manifest(tmp_path: Path) -> None:
     flat = DirectoryNamespace(root=str(tmp_path / "flat"), manifest_enabled="false")
     flat.create_table({"id": ["old"]}, ipc(ROWS))
     lake = CommandLake(str(tmp_path / "flat"))
@@ -100,7 +100,7 @@ def test_migrate_gives_directories_rows(tmp_path: Path) -> None:
     assert lake.json("migrate", "--to", "markers")["declared"] == []
 
 
-def test_scrub_finds_and_mends(lake: CommandLake) -> None:
+def test_scrub_reports_corrupt_markers_and_repair_requires_confirmation(lake: CommandLake) -> None:
     assert lake.ok("scrub") == "no problems found\n"
     (lake.folder / "gone.deleted").write_bytes(b"damaged " * 20)
     found = lake.run("scrub", "--json")
@@ -109,7 +109,7 @@ def test_scrub_finds_and_mends(lake: CommandLake) -> None:
     assert lake.run("scrub", "--repair").exit_code == 5
 
 
-def test_doctor_finds_a_good_store(lake: CommandLake) -> None:
+def test_doctor_passes_every_check_on_a_working_store(lake: CommandLake) -> None:
     found = lake.json("doctor")
     checks = {each["name"]: each["verdict"] for each in found["checks"]}
     for name in ("list", "write", "read", "list after write", "clock", "create-only", "replace", "delete"):
@@ -119,9 +119,7 @@ def test_doctor_finds_a_good_store(lake: CommandLake) -> None:
     assert [each for each in os.listdir(lake.folder) if "probe" in each] == []
 
 
-def test_doctor_tells_that_the_root_cannot_be_written(
-    lake: CommandLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_reports_a_read_only_root(lake: CommandLake, monkeypatch: pytest.MonkeyPatch) -> None:
     substitute(monkeypatch, "disk.create", deny)
     ran = lake.run("doctor", "--json")
     assert ran.exit_code == 1

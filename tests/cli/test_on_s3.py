@@ -9,7 +9,7 @@ from tests.support.cli import run
 from tests.support.servers import S3Server
 
 
-def test_a_lake_on_s3_is_used_and_no_secret_is_shown(
+def test_commands_work_on_s3_without_printing_secrets(
     moto_server: S3Server, moto_bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = moto_server.storage_options()

@@ -24,7 +24,7 @@ def _into(target: str, *args: str, lake: CommandLake) -> subprocess.CompletedPro
     )
 
 
-def test_text_that_the_output_has_no_letters_for_is_spelt_out(lake: CommandLake, tmp_path: Path) -> None:
+def test_characters_outside_the_output_encoding_are_escaped(lake: CommandLake, tmp_path: Path) -> None:
     variables = {"RELANCE_ROOT": str(lake.folder), "PYTHONIOENCODING": "ascii"}
     lake.ok("create-namespace", "größe")
     tree = spawn("ls", "--tree", folder=tmp_path, **variables)
@@ -35,7 +35,7 @@ def test_text_that_the_output_has_no_letters_for_is_spelt_out(lake: CommandLake,
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_output_without_room_is_told_in_two_lines(lake: CommandLake, options: list[str]) -> None:
+def test_full_output_device_is_reported_in_two_lines(lake: CommandLake, options: list[str]) -> None:
     ran = _into(">/dev/full", "ls", *options, lake=lake)
     assert ran.returncode == 1
     assert ran.stderr.splitlines() == [
@@ -45,23 +45,23 @@ def test_output_without_room_is_told_in_two_lines(lake: CommandLake, options: li
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_output_that_is_closed_is_no_error(lake: CommandLake, options: list[str]) -> None:
+def test_closed_standard_output_is_not_an_error(lake: CommandLake, options: list[str]) -> None:
     ran = _into(">&-", "ls", *options, lake=lake)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_a_group_without_a_command_is_one_document_too() -> None:
+def test_group_without_a_command_prints_one_json_error() -> None:
     ran = run("--json", "policy")
     assert ran.exit_code == 2
     assert ran.document["error"]["message"] == "Missing command."
 
 
-def test_the_document_of_a_wrong_line_names_the_command() -> None:
+def test_json_usage_error_names_the_command() -> None:
     for command in ("ls", "policy check"):
         assert run(*command.split(), "--nope", "--json").document["command"] == command
 
 
-def test_a_policy_without_end_is_an_error(lake: CommandLake) -> None:
+def test_endless_policy_file_is_refused_as_too_large(lake: CommandLake) -> None:
     ran = lake.run("policy", "check", "/dev/zero")
     assert ran.exit_code == 2
     assert "is larger than" in ran.out
@@ -77,7 +77,7 @@ def test_a_policy_without_end_is_an_error(lake: CommandLake) -> None:
     ],
     ids=["deep", "number", "quote", "large"],
 )
-def test_settings_beyond_all_reason_are_a_usage_error(tmp_path: Path, text: str, said: str) -> None:
+def test_pathological_settings_file_is_a_usage_error(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "relance.toml"
     file.write_text(text)
     ran = run("ls", "--json", "--config", str(file))

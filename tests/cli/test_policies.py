@@ -58,18 +58,18 @@ def _actions(found: dict[str, object]) -> set[tuple[str, str]]:
     return {(each["action"]["kind"], ".".join(each["action"]["table"])) for each in record["actions"]}
 
 
-def test_the_kinds_are_those_of_policies() -> None:
+def test_command_line_kinds_match_the_policy_kinds() -> None:
     assert list(KINDS) == [each.value for each in Kind]
 
 
-def test_a_good_policy_is_shown_rule_by_rule_without_a_catalog(file: str) -> None:
+def test_policy_check_lists_the_rules_without_a_catalog(file: str) -> None:
     found = run("policy", "check", file, "--json").result
     assert [each["name"] for each in found["rules"]] == ["defaults", "production", "old readings"]
     assert found["limits"] == {"max_tables": 100}
     assert "production" in run("policy", "check", file).out
 
 
-def test_a_bad_policy_is_told_with_line_and_key(tmp_path: Path) -> None:
+def test_policy_check_reports_problems_with_line_and_key(tmp_path: Path) -> None:
     bad = tmp_path / "bad.toml"
     bad.write_text('[[rules]]\nname = "x"\ntables = "**"\ncompact = { min_fragmens = 2 }\n')
     ran = run("policy", "check", str(bad), "--json")
@@ -84,17 +84,17 @@ def test_a_bad_policy_is_told_with_line_and_key(tmp_path: Path) -> None:
     assert "relance policy check" in planned.err
 
 
-def test_a_policy_that_is_not_there() -> None:
+def test_policy_check_of_a_missing_file_is_a_usage_error() -> None:
     assert run("policy", "check", "nowhere.toml").exit_code == 2
 
 
-def test_the_settings_may_name_the_policy(lake: CommandLake, file: str, tmp_path: Path) -> None:
+def test_relance_toml_can_name_the_policy(lake: CommandLake, file: str, tmp_path: Path) -> None:
     (tmp_path / "relance.toml").write_text('root = "lake"\npolicy = "lake.toml"\n')
     assert run("policy", "check", "--json").result["file"] == file
     assert run("plan", "--json").result["record"]["policy"] == file
 
 
-def test_explain_tells_which_rule_decides(lake: CommandLake, file: str) -> None:
+def test_policy_explain_shows_which_rule_decides(lake: CommandLake, file: str) -> None:
     (found,) = lake.json("policy", "explain", "prod.users", "--policy", file)["explanations"]
     decided = {each["kind"]: each for each in found["decisions"]}
     assert decided["protect"]["rule"] == "production"
@@ -105,13 +105,13 @@ def test_explain_tells_which_rule_decides(lake: CommandLake, file: str) -> None:
     assert "not protected yet" in text
 
 
-def test_explain_of_the_root_and_of_nothing(lake: CommandLake, file: str) -> None:
+def test_policy_explain_covers_the_root_and_dropped_tables(lake: CommandLake, file: str) -> None:
     assert lake.json("policy", "explain", "--policy", file)["explanations"][0]["table"] == "(root)"
     assert lake.run("policy", "explain", "nothing", "--policy", file).exit_code == 3
     assert lake.run("policy", "explain", "gone", "--policy", file).exit_code == 0
 
 
-def test_a_plan_changes_nothing(lake: CommandLake, file: str) -> None:
+def test_plan_lists_actions_and_changes_nothing(lake: CommandLake, file: str) -> None:
     found = lake.json("plan", file)
     assert _actions(found) == {
         ("protect", "prod.users"),
@@ -125,7 +125,7 @@ def test_a_plan_changes_nothing(lake: CommandLake, file: str) -> None:
     assert "not protected yet" in text
 
 
-def test_a_run_asks_first_and_then_does_what_was_planned(lake: CommandLake, file: str) -> None:
+def test_run_requires_confirmation_and_executes_the_plan(lake: CommandLake, file: str) -> None:
     refused = lake.run("run", file)
     assert refused.exit_code == 5
     assert "relance plan" in refused.err
@@ -139,12 +139,12 @@ def test_a_run_asks_first_and_then_does_what_was_planned(lake: CommandLake, file
     assert "Nothing to do" in lake.ok("run", file, "--kind", "protect")
 
 
-def test_a_run_without_anything_irreversible_does_not_ask(lake: CommandLake, file: str) -> None:
+def test_run_without_irreversible_actions_needs_no_confirmation(lake: CommandLake, file: str) -> None:
     assert lake.run("run", file, "--kind", "compact").exit_code == 0
     assert lake.json("show", "prod.users")["fragments"] == 1
 
 
-def test_a_plan_is_saved_and_run_once(lake: CommandLake, file: str, tmp_path: Path) -> None:
+def test_saved_plan_is_executed_by_run(lake: CommandLake, file: str, tmp_path: Path) -> None:
     saved = str(tmp_path / "plan.json")
     assert lake.json("plan", file, "--save", saved)["saved"] == saved
     assert lake.run("run", file, "--plan", saved).exit_code == 2
@@ -154,7 +154,7 @@ def test_a_plan_is_saved_and_run_once(lake: CommandLake, file: str, tmp_path: Pa
     assert lake.ok("query", "readings", "--count") == "2\n"
 
 
-def test_a_plan_is_refused_when_the_lake_moved(lake: CommandLake, file: str, tmp_path: Path) -> None:
+def test_saved_plan_is_refused_after_a_table_changed(lake: CommandLake, file: str, tmp_path: Path) -> None:
     saved = str(tmp_path / "plan.json")
     lake.ok("plan", file, "--save", saved)
     lake.ok("drop", "readings")
@@ -164,7 +164,7 @@ def test_a_plan_is_refused_when_the_lake_moved(lake: CommandLake, file: str, tmp
     assert "readings" in ran.document["error"]["message"]
 
 
-def test_over_a_limit_nothing_is_done(lake: CommandLake, tmp_path: Path) -> None:
+def test_run_over_a_policy_limit_does_nothing(lake: CommandLake, tmp_path: Path) -> None:
     strict = tmp_path / "strict.toml"
     strict.write_text(POLICY.replace("max_tables = 100", "max_tables = 1"))
     assert lake.run("plan", str(strict)).exit_code == 5
@@ -174,7 +174,7 @@ def test_over_a_limit_nothing_is_done(lake: CommandLake, tmp_path: Path) -> None
     assert lake.json("show", "prod.users")["protected"] is False
 
 
-def test_options_that_do_not_go_together(lake: CommandLake, file: str) -> None:
+def test_conflicting_run_options_are_refused(lake: CommandLake, file: str) -> None:
     assert lake.run("run", "--resume", file).exit_code == 2
     assert lake.run("run", "--resume", "--plan", "x.json").exit_code == 2
     assert lake.run("run", file, "--run", "x").exit_code == 2
@@ -182,7 +182,7 @@ def test_options_that_do_not_go_together(lake: CommandLake, file: str) -> None:
     assert lake.run("run", "--resume").exit_code == 3
 
 
-def test_a_run_is_resumed_only_when_what_is_left_may_go(
+def test_resume_requires_confirmation_of_irreversible_actions(
     lake: CommandLake, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = plan(lake.catalog, parse_policy(POLICY, file=file))
@@ -201,7 +201,7 @@ def test_a_run_is_resumed_only_when_what_is_left_may_go(
     assert lake.run("run", "--resume", "--run", made.run).exit_code == 3
 
 
-def test_only_names_a_table_that_is_there(lake: CommandLake, file: str) -> None:
+def test_only_option_with_an_unknown_table_is_not_found(lake: CommandLake, file: str) -> None:
     for command in (["plan", file], ["run", file, "--yes"], ["run", file, "--yes", "--every", "1h"]):
         ran = lake.run(*command, "--only", "readngs")
         assert ran.exit_code == 3, ran
@@ -209,7 +209,7 @@ def test_only_names_a_table_that_is_there(lake: CommandLake, file: str) -> None:
     assert lake.run("plan", file, "--only", "readings").exit_code == 0
 
 
-def test_history_and_report(lake: CommandLake, file: str, tmp_path: Path) -> None:
+def test_history_and_report_show_a_finished_run(lake: CommandLake, file: str, tmp_path: Path) -> None:
     assert lake.ok("history") == "no policy runs yet\n"
     assert lake.run("report").exit_code == 3
     done = lake.json("run", file, "--yes", "--actor", "night shift")["record"]
@@ -227,7 +227,7 @@ def test_history_and_report(lake: CommandLake, file: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("outcomes", [["failed", "failed"], ["failed", "done"], ["done", "failed"]])
-def test_what_ends_one_run_does_not_end_those_after_it(
+def test_failed_repetition_does_not_end_the_later_runs(
     lake: CommandLake, file: str, monkeypatch: pytest.MonkeyPatch, outcomes: list[str]
 ) -> None:
     wanted, real = iter(outcomes), original("policy.run_policy")
@@ -251,7 +251,7 @@ def test_what_ends_one_run_does_not_end_those_after_it(
     assert done.exit_code == (0 if outcomes[-1] == "done" else 1)
 
 
-def test_runs_come_again_until_they_are_stopped(lake: CommandLake, file: str, tmp_path: Path) -> None:
+def test_run_every_repeats_until_it_is_stopped(lake: CommandLake, file: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "relance", "--root", str(lake.folder)]
     command += ["run", file, "--every", "1s", "--yes", "--json"]
     process = subprocess.Popen(

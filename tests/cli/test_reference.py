@@ -24,7 +24,7 @@ def _paths() -> list[str]:
     return found
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_cli_reference_page_is_up_to_date() -> None:
     written = (DOCS / "reference" / "cli.md").read_text()
     assert written == page(), "run: python -m relance.cli.reference docs/reference/cli.md"
 
@@ -37,7 +37,7 @@ UNRECORDED = {
 
 
 @pytest.mark.parametrize("path", _paths())
-def test_every_command_tells_its_result(path: str) -> None:
+def test_cli_reference_documents_the_result_of_every_command(path: str) -> None:
     documents = [line["json"] for line in goldens.read("commands").values()]
     printed = {key for each in documents if each["command"] == path for key in each.get("result", ())}
     assert printed == set(SHAPES[path]) - UNRECORDED.get(path, set())
@@ -45,11 +45,11 @@ def test_every_command_tells_its_result(path: str) -> None:
     assert [key for key, meaning in SHAPES[path].items() if f"`{key}`" not in section or not meaning] == []
 
 
-def test_only_commands_that_exist_are_told() -> None:
+def test_result_shapes_exist_only_for_real_commands() -> None:
     assert set(SHAPES) == set(_paths())
 
 
-def test_the_guide_names_only_commands_and_options_that_exist() -> None:
+def test_guide_and_readme_use_only_real_commands_and_options() -> None:
     for document in (DOCS / "cli.md", DOCS / "tutorial.md", DOCS.parent / "README.md"):
         for line in re.findall(r"^(?:\$ )?relance (.+)$", document.read_text(), re.MULTILINE):
             words = re.sub(r"--root \S+", "", line.partition("#")[0]).split()

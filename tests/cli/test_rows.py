@@ -32,7 +32,7 @@ WIDE = pa.table(
 )
 
 
-def test_query_shows_rows_that_a_filter_selects(lake: CommandLake) -> None:
+def test_query_prints_the_rows_and_columns_asked_for(lake: CommandLake) -> None:
     found = lake.json("query", "prod.users", "--where", "id > 1", "--columns", "name, id")
     assert found["columns"] == ["name", "id"]
     assert [row["name"] for row in found["rows"]] == ["b", "c", "b", "c"]
@@ -41,7 +41,7 @@ def test_query_shows_rows_that_a_filter_selects(lake: CommandLake) -> None:
     assert [line.split() for line in lines] == [["id", "name"], ["2", "b"]]
 
 
-def test_query_shows_twenty_rows_and_says_that_there_are_more(lake: CommandLake) -> None:
+def test_query_prints_twenty_rows_and_says_there_are_more(lake: CommandLake) -> None:
     lake.catalog.create_table({"id": ["long"]}, ipc(pa.table({"n": range(50)})))
     assert len(lake.json("query", "long")["rows"]) == 20
     assert lake.json("query", "long")["more"] is True
@@ -50,19 +50,19 @@ def test_query_shows_twenty_rows_and_says_that_there_are_more(lake: CommandLake)
     assert len(lake.ok("query", "long", "--limit", "30").splitlines()) == 31
 
 
-def test_query_counts(lake: CommandLake) -> None:
+def test_query_count_prints_the_number_of_rows(lake: CommandLake) -> None:
     assert lake.ok("query", "prod.users", "--count") == "6\n"
     assert lake.json("query", "prod.users", "--count", "--where", "id = 1")["rows"] == 2
 
 
-def test_query_of_an_older_version_and_of_a_tag(lake: CommandLake) -> None:
+def test_query_reads_an_older_version_or_a_tag(lake: CommandLake) -> None:
     assert len(lake.json("query", "prod.users", "--version", "1")["rows"]) == 3
     assert len(lake.json("query", "prod.users", "--tag", "first")["rows"]) == 3
     assert lake.run("query", "prod.users", "--version", "9").exit_code == 3
     assert lake.run("query", "prod.users", "--tag", "nope").exit_code == 3
 
 
-def test_query_with_a_wrong_filter_or_column_is_a_usage_error(lake: CommandLake) -> None:
+def test_query_with_an_invalid_filter_or_column_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("query", "readings", "--where", "nonsense >").exit_code == 2
     wrong = lake.run("query", "readings", "--columns", "nonsense")
     assert wrong.exit_code in {2, 3}
@@ -85,7 +85,7 @@ def test_query_writes_binary_formats_into_a_pipe(lake: CommandLake, tmp_path: Pa
     assert lake.json("query", f"copy_{kind}")["rows"] == ROWS.to_pylist()
 
 
-def test_query_does_not_overwrite_a_file_unless_told(lake: CommandLake, tmp_path: Path) -> None:
+def test_query_overwrites_a_file_only_with_overwrite(lake: CommandLake, tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
     out.write_text("mine")
     assert lake.run("query", "readings", "-o", str(out)).exit_code == 2
@@ -94,7 +94,7 @@ def test_query_does_not_overwrite_a_file_unless_told(lake: CommandLake, tmp_path
     assert out.read_text().startswith('"id"')
 
 
-def test_nothing_takes_the_place_of_a_pipe_or_of_a_link(lake: CommandLake, tmp_path: Path) -> None:
+def test_export_refuses_a_named_pipe_and_follows_a_symlink(lake: CommandLake, tmp_path: Path) -> None:
     pipe, link, out = tmp_path / "pipe", tmp_path / "link.csv", tmp_path / "rows.csv"
     os.mkfifo(pipe)
     ran = lake.run("export", "readings", str(pipe), "--format", "csv", "--overwrite")
@@ -106,7 +106,7 @@ def test_nothing_takes_the_place_of_a_pipe_or_of_a_link(lake: CommandLake, tmp_p
     assert out.read_text().startswith('"id"')
 
 
-def test_a_csv_whose_headings_are_no_text_is_told(lake: CommandLake, tmp_path: Path) -> None:
+def test_import_of_a_csv_with_a_binary_header_is_a_usage_error(lake: CommandLake, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(b"\xff\xfe,b\n1,2\n")
     ran = lake.run("import", "odd", str(tmp_path / "x.csv"))
     assert ran.exit_code == 2
@@ -114,7 +114,7 @@ def test_a_csv_whose_headings_are_no_text_is_told(lake: CommandLake, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow"])
-def test_rows_survive_an_export_and_an_import(lake: CommandLake, tmp_path: Path, kind: str) -> None:
+def test_export_and_import_preserve_rows(lake: CommandLake, tmp_path: Path, kind: str) -> None:
     out = str(tmp_path / f"users.{kind}")
     assert lake.json("export", "prod.users", out)["rows"] == 6
     assert lake.ok("import", "new.space.users", out, "--create-namespaces") == (
@@ -124,7 +124,7 @@ def test_rows_survive_an_export_and_an_import(lake: CommandLake, tmp_path: Path,
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow", "json"])
-def test_every_type_can_be_written(lake: CommandLake, tmp_path: Path, kind: str) -> None:
+def test_export_writes_every_column_type(lake: CommandLake, tmp_path: Path, kind: str) -> None:
     lake.catalog.create_table({"id": ["wide"]}, ipc(WIDE))
     lake.catalog.insert_into_table({"id": ["wide"]}, ipc(WIDE))
     out = tmp_path / f"wide.{kind}"
@@ -143,7 +143,7 @@ def test_every_type_can_be_written(lake: CommandLake, tmp_path: Path, kind: str)
         }
 
 
-def test_import_modes(lake: CommandLake, tmp_path: Path) -> None:
+def test_import_modes_create_append_and_overwrite_a_table(lake: CommandLake, tmp_path: Path) -> None:
     file = str(tmp_path / "more.parquet")
     pa.parquet.write_table(pa.table({"name": ["z"], "id": pa.array([9], pa.int32())}), file)
     assert lake.run("import", "readings", file).exit_code == 4
@@ -155,7 +155,7 @@ def test_import_modes(lake: CommandLake, tmp_path: Path) -> None:
     assert len(lake.json("query", "readings", "--version", "2")["rows"]) == 4
 
 
-def test_import_of_a_folder_takes_its_files_in_order(lake: CommandLake, tmp_path: Path) -> None:
+def test_import_of_a_folder_reads_its_files_in_order(lake: CommandLake, tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     folder.mkdir()
     for number in (2, 1):
@@ -164,7 +164,7 @@ def test_import_of_a_folder_takes_its_files_in_order(lake: CommandLake, tmp_path
     assert lake.json("query", "parts")["rows"] == [{"n": 1}, {"n": 2}]
 
 
-def test_import_that_does_not_fit_changes_nothing(lake: CommandLake, tmp_path: Path) -> None:
+def test_import_with_mismatched_columns_changes_nothing(lake: CommandLake, tmp_path: Path) -> None:
     file = tmp_path / "bad.csv"
     file.write_text("id,nonsense\n1,x\n")
     ran = lake.run("import", "readings", str(file), "--mode", "append")
@@ -175,7 +175,7 @@ def test_import_that_does_not_fit_changes_nothing(lake: CommandLake, tmp_path: P
     assert lake.json("versions", "readings")["versions"][0]["version"] == 1
 
 
-def test_import_of_a_damaged_file_leaves_no_table(lake: CommandLake, tmp_path: Path) -> None:
+def test_import_of_a_corrupt_file_creates_no_table(lake: CommandLake, tmp_path: Path) -> None:
     file = tmp_path / "bad.parquet"
     whole = io.BytesIO()
     pa.parquet.write_table(pa.table({"n": range(100_000)}), whole)
@@ -188,7 +188,7 @@ def test_import_of_a_damaged_file_leaves_no_table(lake: CommandLake, tmp_path: P
     assert lake.run("import", "broken", str(tmp_path / "none.xyz")).exit_code == 2
 
 
-def test_import_begins_a_new_catalog(tmp_path: Path) -> None:
+def test_import_creates_a_new_catalog(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_text("a,b\n1,x\n")
     ran = run("--root", str(tmp_path / "fresh"), "import", "first", str(file))
@@ -196,7 +196,7 @@ def test_import_begins_a_new_catalog(tmp_path: Path) -> None:
     assert CommandLake(str(tmp_path / "fresh")).json("query", "first")["rows"] == [{"a": 1, "b": "x"}]
 
 
-def test_export_into_a_missing_folder_or_unknown_format(lake: CommandLake, tmp_path: Path) -> None:
+def test_export_to_a_missing_folder_or_unknown_format_is_refused(lake: CommandLake, tmp_path: Path) -> None:
     assert lake.run("export", "readings", str(tmp_path / "none" / "x.csv")).exit_code == 2
     assert lake.run("export", "readings", str(tmp_path / "x.what")).exit_code == 2
     assert lake.run("export", "nothing", str(tmp_path / "x.csv")).exit_code == 3

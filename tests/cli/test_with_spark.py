@@ -10,7 +10,7 @@ from tests.support.cli import CommandLake, spawn
 from relance.errors import UnsupportedOperationError
 
 
-def test_import_through_spark(lake: CommandLake, tmp_path: Path) -> None:
+def test_import_of_several_files_runs_through_spark(lake: CommandLake, tmp_path: Path) -> None:
     try:
         from relance.spark.requirements import check_requirements
 
@@ -30,5 +30,5 @@ def test_import_through_spark(lake: CommandLake, tmp_path: Path) -> None:
     assert sorted((row["id"], row["name"]) for row in rows) == [(1, "x"), (2, "x")]
 
 
-def test_a_master_without_spark_is_a_usage_error(lake: CommandLake) -> None:
+def test_master_with_the_local_engine_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("compact", "--engine", "local", "--master", "local[1]").exit_code == 2

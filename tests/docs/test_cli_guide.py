@@ -28,7 +28,7 @@ def _commands(document: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("document", "least"), [("README.md", 3), ("docs/cli.md", 25)])
-def test_every_command_of_a_document_runs(
+def test_every_command_in_the_readme_and_guide_runs(
     document: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

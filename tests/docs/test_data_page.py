@@ -12,7 +12,7 @@ from tests.support.paths import REPOSITORY
 PAGE = REPOSITORY / "docs" / "data.md"
 
 
-def test_the_example_runs_and_prints_what_the_page_says(tmp_path: Path) -> None:
+def test_data_page_example_prints_what_the_page_says(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     ran = subprocess.run(
         [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False

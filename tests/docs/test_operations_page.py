@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.operations_page import OPERATIONS, PAGE, page
 
 
-def test_the_page_of_operations_is_up_to_date() -> None:
+def test_operations_page_is_up_to_date() -> None:
     assert PAGE.read_text() == page(), "run: python -m tests.support.operations_page"
 
 

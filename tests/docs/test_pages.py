@@ -32,7 +32,7 @@ def test_the_readme_example_runs_twice_in_a_row_as_pasted(tmp_path: Path) -> Non
         assert rows == "[{'sensor': 'a', 'value': 20.5}, {'sensor': 'b', 'value': 21.0}]"
 
 
-def test_the_examples_about_tables_run_and_print_what_they_say(tmp_path: Path) -> None:
+def test_tables_page_examples_print_what_the_page_says(tmp_path: Path) -> None:
     text = (REPOSITORY / "docs/tables.md").read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     ran = subprocess.run(
@@ -43,7 +43,7 @@ def test_the_examples_about_tables_run_and_print_what_they_say(tmp_path: Path) -
     assert [line.split(",")[0] for line in ran.stdout.splitlines()] == [line.split(",")[0] for line in said]
 
 
-def test_the_readme_fits_on_a_screen_and_starts_with_the_two_commands() -> None:
+def test_readme_is_short_and_starts_with_the_two_commands() -> None:
     text = (REPOSITORY / "README.md").read_text()
     assert len(text.splitlines()) <= 70
     assert text.index("make demo") < text.index("make test") < text.index("```python")
@@ -68,7 +68,7 @@ def test_every_error_is_documented_with_its_code() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_between_documents_lead_somewhere(document: Path) -> None:
+def test_links_between_documents_resolve(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
         if "://" not in target:
             assert (document.parent / target).exists(), f"{document.name} links to {target}"

@@ -35,7 +35,7 @@ def _facts(*table: str, **properties: str) -> TableFacts:
     )
 
 
-def test_a_table_of_events_in_production_gets_what_three_rules_ask_for(policy: Policy) -> None:
+def test_production_events_get_actions_from_three_rules(policy: Policy) -> None:
     actions = evaluate(policy, _facts("prod", "events_web"), NIGHT)
     assert [(each.kind, each.rule) for each in actions] == [
         (Kind.PROTECT, "production"),
@@ -47,7 +47,7 @@ def test_a_table_of_events_in_production_gets_what_three_rules_ask_for(policy: P
     ]
 
 
-def test_by_day_only_scratch_tables_are_touched(policy: Policy) -> None:
+def test_only_scratch_tables_are_touched_during_the_day(policy: Policy) -> None:
     noon = NIGHT.replace(hour=12)
     assert evaluate(policy, _facts("prod", "events_web"), noon) == []
     assert evaluate_root(policy, noon) == []
@@ -58,12 +58,12 @@ def test_by_day_only_scratch_tables_are_touched(policy: Policy) -> None:
     ]
 
 
-def test_a_legal_hold_keeps_rows_and_versions(policy: Policy) -> None:
+def test_legal_hold_keeps_rows_and_versions(policy: Policy) -> None:
     kinds = [each.kind for each in evaluate(policy, _facts("prod", "events_web", legal_hold="2026"), NIGHT)]
     assert kinds == [Kind.PROTECT, Kind.DROP_TTL, Kind.COMPACT, Kind.REFRESH_INDEXES]
 
 
-def test_at_night_the_lake_as_a_whole_is_kept_in_shape(policy: Policy) -> None:
+def test_root_actions_run_at_night(policy: Policy) -> None:
     assert [each.kind for each in evaluate_root(policy, NIGHT)] == [
         Kind.REMOVE_ORPHANS,
         Kind.MAINTAIN_MANIFEST,

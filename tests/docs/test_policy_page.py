@@ -19,12 +19,12 @@ SIMPLE = {**RULE_KEYS, **COMMON_KEYS, **{each.name: each.meaning for each in LIM
 
 
 @pytest.mark.parametrize("name", SIMPLE)
-def test_a_key_is_documented(name: str) -> None:
+def test_policy_page_documents_every_simple_key(name: str) -> None:
     assert f"| `{name}` | {SIMPLE[name]} |" in PAGE
 
 
 @pytest.mark.parametrize("kind", PART_KEYS)
-def test_a_part_is_documented_with_its_keys(kind: Kind) -> None:
+def test_policy_page_documents_every_section_with_its_keys(kind: Kind) -> None:
     rows = PAGE.split(f"\n| `{kind}` |")[1].splitlines()
     keys = []
     for row in rows[1:]:
@@ -37,11 +37,11 @@ def test_a_part_is_documented_with_its_keys(kind: Kind) -> None:
         assert row.endswith(f" | {key.meaning} |")
 
 
-def test_the_page_shows_the_example_as_it_is() -> None:
+def test_policy_page_shows_the_example_policy_verbatim() -> None:
     assert f"```toml\n{(REPOSITORY / 'examples' / 'policy.toml').read_text()}```" in PAGE
 
 
-def test_the_code_of_the_page_runs() -> None:
+def test_policy_page_code_runs() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -61,19 +61,19 @@ def _seen(arrow: pa.DataType) -> sql.DataType:
     return spark_schema(pa.schema([("c", arrow)]))["c"].dataType
 
 
-def test_each_row_about_reading_is_true() -> None:
+def test_documented_spark_types_for_reading_are_right() -> None:
     seen = {str(arrow): _seen(arrow).simpleString() for arrow in ARROW}
     rows = _rows("Reading")
     assert rows == {name: seen.get(name) for name in rows}
 
 
-def test_no_type_that_can_be_read_is_left_out() -> None:
+def test_every_readable_type_is_documented() -> None:
     rows = _rows("Reading")
     assert [str(arrow) for arrow in PLAIN if str(arrow) not in rows] == []
     assert [name for name in EXTENSIONS if not any(row.startswith(f"extension<{name}") for row in rows)] == []
 
 
-def test_each_row_about_writing_is_true() -> None:
+def test_documented_lance_types_for_writing_are_right() -> None:
     known = {_seen(arrow).simpleString(): _seen(arrow) for arrow in ARROW}
     rows = _rows("Writing a new table")
     written = {
@@ -84,7 +84,7 @@ def test_each_row_about_writing_is_true() -> None:
 
 
 @pytest.mark.parametrize("spark", REFUSED, ids=str)
-def test_each_refusal_says_what_the_page_says(spark: sql.DataType) -> None:
+def test_documented_refusals_match_the_error_messages(spark: sql.DataType) -> None:
     with pytest.raises(UnsupportedOperationError) as caught:
         lance_schema(sql.StructType().add("c", spark), vectors={})
     advice = str(caught.value).split(": ", 2)[2]

@@ -27,7 +27,7 @@ from relance.testing.clock import ManualClock
 Catalog = relance.DirectoryNamespace
 
 
-def test_a_dropped_table_is_gone_for_every_reader_and_back_after_undrop(catalog: Catalog) -> None:
+def test_dropped_table_is_hidden_from_every_read_until_undrop(catalog: Catalog) -> None:
     make(catalog, "t", 1, 2)
     make(catalog, "u", 3)
     drop(catalog, "t")
@@ -51,7 +51,7 @@ def test_a_dropped_table_is_gone_for_every_reader_and_back_after_undrop(catalog:
     assert rows(catalog, "t") == [1, 2]
 
 
-def test_the_response_says_when_the_table_goes_for_good(catalog: Catalog, clock: ManualClock) -> None:
+def test_drop_response_says_when_the_table_can_be_purged(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "t", 1)
     properties = drop(catalog, "t")
     now = to_millis(clock.now())
@@ -63,7 +63,7 @@ def test_the_response_says_when_the_table_goes_for_good(catalog: Catalog, clock:
     assert status.version == 1
 
 
-def test_the_ttl_comes_from_the_request_else_the_table_else_the_catalog(open_catalog: Open) -> None:
+def test_retention_comes_from_the_request_then_the_table_then_the_catalog(open_catalog: Open) -> None:
     catalog = open_catalog(drop_ttl="3d")
     for name in ("asked", "configured", "plain"):
         make(catalog, name, 1)
@@ -84,14 +84,16 @@ def test_the_ttl_comes_from_the_request_else_the_table_else_the_catalog(open_cat
 
 
 @pytest.mark.parametrize("context", [{"ttl_ms": "soon"}, {"ttl_ms": "-5"}, {"purge": "perhaps"}])
-def test_a_bad_wish_is_refused_and_drops_nothing(catalog: Catalog, context: dict[str, str]) -> None:
+def test_drop_with_invalid_context_is_refused_and_drops_nothing(
+    catalog: Catalog, context: dict[str, str]
+) -> None:
     make(catalog, "t", 1)
     with pytest.raises(InvalidInputError):
         drop(catalog, "t", **context)
     assert tables(catalog) == ["t"]
 
 
-def test_dropping_what_is_not_there_or_dropped_already_says_so(catalog: Catalog) -> None:
+def test_drop_of_a_missing_or_dropped_table_raises_table_not_found(catalog: Catalog) -> None:
     with pytest.raises(TableNotFoundError):
         drop(catalog, "never")
     make(catalog, "t", 1)
@@ -103,7 +105,7 @@ def test_dropping_what_is_not_there_or_dropped_already_says_so(catalog: Catalog)
     assert status.deletion_id == first["deletion_id"], "the second drop must not move the expiry"
 
 
-def test_undropping_what_is_not_dropped_says_so(catalog: Catalog) -> None:
+def test_undrop_of_a_missing_or_live_table_is_refused(catalog: Catalog) -> None:
     with pytest.raises(TableNotFoundError):
         catalog.undrop_table(["never"])
     make(catalog, "t", 1)
@@ -111,7 +113,7 @@ def test_undropping_what_is_not_dropped_says_so(catalog: Catalog) -> None:
         catalog.undrop_table(["t"])
 
 
-def test_a_table_can_be_dropped_and_undropped_many_times(catalog: Catalog) -> None:
+def test_table_can_be_dropped_and_undropped_many_times(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     for _ in range(5):
         drop(catalog, "t")
@@ -120,7 +122,7 @@ def test_a_table_can_be_dropped_and_undropped_many_times(catalog: Catalog) -> No
         assert rows(catalog, "t") == [1]
 
 
-def test_a_create_over_a_dropped_table_is_a_new_version_with_the_old_ones_below(catalog: Catalog) -> None:
+def test_create_over_a_dropped_table_adds_a_version_above_the_old_ones(catalog: Catalog) -> None:
     make(catalog, "t", 1, 2)
     drop(catalog, "t")
     response = catalog.create_table({"id": ["t"], "mode": "exist_ok"}, stream_of(7))
@@ -131,14 +133,14 @@ def test_a_create_over_a_dropped_table_is_a_new_version_with_the_old_ones_below(
 
 
 @pytest.mark.parametrize("mode", ["create", "exist_ok", "overwrite"])
-def test_every_mode_of_create_brings_a_dropped_name_back(catalog: Catalog, mode: str) -> None:
+def test_every_create_mode_revives_a_dropped_name(catalog: Catalog, mode: str) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
     assert catalog.create_table({"id": ["t"], "mode": mode}, stream_of(5)).version == 2
     assert rows(catalog, "t") == [5]
 
 
-def test_a_failed_create_over_a_dropped_table_leaves_it_dropped_as_it_was(catalog: Catalog) -> None:
+def test_create_with_invalid_data_leaves_the_table_dropped(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     before = drop(catalog, "t")
     with pytest.raises(InvalidInputError):
@@ -150,7 +152,7 @@ def test_a_failed_create_over_a_dropped_table_leaves_it_dropped_as_it_was(catalo
     assert rows(catalog, "t") == [1]
 
 
-def test_a_create_over_a_dropped_table_whose_write_fails_gives_the_name_back(
+def test_create_whose_write_fails_leaves_the_table_dropped(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog, "t", 1)
@@ -169,7 +171,7 @@ def test_a_create_over_a_dropped_table_whose_write_fails_gives_the_name_back(
     assert rows(catalog, "t") == [1]
 
 
-def test_a_declare_over_a_dropped_name_is_refused_with_the_ways_out(catalog: Catalog) -> None:
+def test_declare_over_a_dropped_name_is_refused_with_the_alternatives(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
     with pytest.raises(TableAlreadyExistsError) as caught:
@@ -181,7 +183,7 @@ def test_a_declare_over_a_dropped_name_is_refused_with_the_ways_out(catalog: Cat
     assert tables(catalog) == []
 
 
-def test_a_declared_table_is_dropped_and_undropped_as_declared(catalog: Catalog) -> None:
+def test_declared_table_is_still_declared_after_undrop(catalog: Catalog) -> None:
     catalog.declare_table({"id": ["t"]})
     drop(catalog, "t")
     assert tables(catalog) == []
@@ -192,7 +194,7 @@ def test_a_declared_table_is_dropped_and_undropped_as_declared(catalog: Catalog)
     assert rows(catalog, "t") == [1]
 
 
-def test_a_deregistered_table_is_dropped_and_undropped_as_deregistered(catalog: Catalog) -> None:
+def test_deregistered_table_is_still_deregistered_after_undrop(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     catalog.deregister_table({"id": ["t"]})
     assert catalog.table_status(["t"]) == NotFound(("t",))
@@ -204,7 +206,7 @@ def test_a_deregistered_table_is_dropped_and_undropped_as_deregistered(catalog: 
     assert rows(catalog, "t") == [1]
 
 
-def test_an_open_reader_goes_on_while_its_table_is_dropped_and_undropped(catalog: Catalog) -> None:
+def test_open_reader_keeps_working_while_its_table_is_dropped(catalog: Catalog) -> None:
     make(catalog, "t", *range(50_000))
     dataset = lance.dataset(namespace_client=catalog, table_id=["t"])
     expected = sum(range(50_000))

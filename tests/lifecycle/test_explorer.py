@@ -169,7 +169,9 @@ if os.environ.get("RELANCE_PROFILE") == "long":
         for budget in case.budgets
     ],
 )
-def test_no_interleaving_breaks_a_promise(case: Case, budget: Budget, request: pytest.FixtureRequest) -> None:
+def test_no_interleaving_of_lifecycle_operations_breaks_an_invariant(
+    case: Case, budget: Budget, request: pytest.FixtureRequest
+) -> None:
     scenario = make_scenario(case.actors, start=case.start, age=case.age, signs_matter=case.signs_matter)
     result = explore(scenario, budget)
     assert result.violation is None, str(result.violation)

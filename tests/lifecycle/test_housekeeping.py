@@ -33,7 +33,7 @@ def _keys(catalog: Catalog) -> set[str]:
     return {info.key for info in context_of(catalog).storage.list_level("").files}
 
 
-def test_a_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog, clock: ManualClock) -> None:
+def test_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "undropped", 1)
     drop(catalog, "undropped")
     catalog.undrop_table(["undropped"])
@@ -52,7 +52,7 @@ def test_a_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog
     assert rows(catalog, "dropped") == [1]
 
 
-def test_a_tombstone_with_files_below_it_is_not_swept(catalog: Catalog, clock: ManualClock) -> None:
+def test_sweep_keeps_a_tombstone_with_files_below_it(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t", purge="true")
     context_of(catalog).storage.create("t.lance/_versions/1.manifest", b"a late create")
@@ -70,7 +70,7 @@ def test_a_tombstone_with_files_below_it_is_not_swept(catalog: Catalog, clock: M
     ],
     ids=["empty", "damaged", "newer"],
 )
-def test_a_marker_that_is_not_understood_is_never_purged_revived_or_overwritten(
+def test_unreadable_marker_is_never_purged_revived_or_overwritten(
     catalog: Catalog, clock: ManualClock, body: bytes
 ) -> None:
     make(catalog, "t", 1)
@@ -103,7 +103,7 @@ def test_a_marker_that_is_not_understood_is_never_purged_revived_or_overwritten(
     ).to_table()["x"].to_pylist() == [1]
 
 
-def test_scrub_finds_and_mends_what_crashes_leave_behind(catalog: Catalog, clock: ManualClock) -> None:
+def test_scrub_finds_and_repairs_leftovers_of_crashes(catalog: Catalog, clock: ManualClock) -> None:
     storage = context_of(catalog).storage
     for name in ("no-data", "stale-purge", "stale-create", "below"):
         make(catalog, name, 1)
@@ -142,7 +142,7 @@ def test_scrub_finds_and_mends_what_crashes_leave_behind(catalog: Catalog, clock
     assert catalog.table_status(["stale-purge"]) == NotFound(("stale-purge",))
 
 
-def test_a_create_that_committed_but_died_before_its_last_step_is_finished(
+def test_create_that_crashed_after_its_commit_is_completed(
     catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog, "t", 1)
@@ -162,7 +162,7 @@ def test_a_create_that_committed_but_died_before_its_last_step_is_finished(
     assert rows(catalog, "t", version=1) == [1]
 
 
-def test_a_create_that_died_before_its_commit_gives_the_dropped_table_back(
+def test_create_that_crashed_before_its_commit_is_rolled_back(
     catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog, "t", 1)
@@ -177,7 +177,7 @@ def test_a_create_that_died_before_its_commit_gives_the_dropped_table_back(
     assert rows(catalog, "t") == [1]
 
 
-def test_markers_of_native_clients_are_brought_to_the_root(open_catalog: Open, clock: ManualClock) -> None:
+def test_migrate_moves_native_markers_to_the_root(open_catalog: Open, clock: ManualClock) -> None:
     catalog = open_catalog()
     root = context_of(catalog).connection.lance_root
     options = dict(context_of(catalog).lance_options())
@@ -223,7 +223,7 @@ def fresh_probes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fresh_probes")
-def test_on_a_store_without_compare_and_swap_only_the_safe_half_works(catalog: Catalog) -> None:
+def test_store_without_compare_and_swap_allows_drop_but_not_undrop_or_purge(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     make(catalog, "u", 2)
     _careless(catalog, ignores_create_only=False)
@@ -249,7 +249,7 @@ def test_on_a_store_without_compare_and_swap_only_the_safe_half_works(catalog: C
 
 
 @pytest.mark.usefixtures("fresh_probes")
-def test_on_a_store_without_create_only_a_drop_is_refused_too(catalog: Catalog) -> None:
+def test_store_without_create_only_writes_refuses_drop_and_declare(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     _careless(catalog, ignores_create_only=True)
     for call in (lambda: drop(catalog, "t"), lambda: catalog.declare_table({"id": ["new"]})):

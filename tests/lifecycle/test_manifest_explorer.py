@@ -99,7 +99,7 @@ if os.environ.get("RELANCE_PROFILE") == "long":
         else f"{value.crashes}c {value.lost}l {value.ticks}t"
     ),
 )
-def test_no_interleaving_breaks_a_promise(
+def test_no_interleaving_with_a_manifest_breaks_an_invariant(
     case: Case, mode: Mode, budget: Budget, request: pytest.FixtureRequest
 ) -> None:
     scenario = make_scenario(case.actors, mode=mode, start=case.start)

@@ -32,7 +32,7 @@ def properties_on_s3(moto_server: S3Server) -> dict[str, str]:
     return {f"storage.{key}": value for key, value in moto_server.storage_options().items()}
 
 
-def test_rows_alone_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> None:
+def test_manifest_only_catalog_on_disk_matches_the_model(tmp_path: Path) -> None:
     class Machine(OnDisk, ManifestMachine):
         def __init__(self) -> None:
             super().__init__({"root": self.fresh_root(tmp_path), **V2}, ManifestModel())
@@ -40,7 +40,7 @@ def test_rows_alone_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> No
     run_state_machine_as_test(Machine, settings=ON_DISK)
 
 
-def test_rows_and_directories_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> None:
+def test_compatibility_catalog_on_disk_matches_the_model(tmp_path: Path) -> None:
     class Machine(OnDisk, CompatibilityMachine):
         def __init__(self) -> None:
             super().__init__({"root": self.fresh_root(tmp_path)})
@@ -48,7 +48,7 @@ def test_rows_and_directories_on_local_disk_answer_as_the_model_does(tmp_path: P
     run_state_machine_as_test(Machine, settings=ON_DISK)
 
 
-def test_rows_alone_on_s3_answer_as_the_model_does(
+def test_manifest_only_catalog_on_s3_matches_the_model(
     properties_on_s3: dict[str, str], moto_bucket: str
 ) -> None:
     class OnS3(ManifestMachine):
@@ -59,7 +59,7 @@ def test_rows_alone_on_s3_answer_as_the_model_does(
     run_state_machine_as_test(OnS3, settings=ON_S3)
 
 
-def test_rows_and_directories_on_s3_answer_as_the_model_does(
+def test_compatibility_catalog_on_s3_matches_the_model(
     properties_on_s3: dict[str, str], moto_bucket: str
 ) -> None:
     class OnS3(CompatibilityMachine):

@@ -35,7 +35,7 @@ def _explore(
     return explore(make_scenario(actors, mode=mode, start=start), budget)
 
 
-def test_without_the_compare_and_swap_two_changes_overwrite_each_other() -> None:
+def test_without_compare_and_swap_two_changes_overwrite_each_other() -> None:
     real = original("model_manifest.put")
 
     def blind(self: ModelManifest, read: ModelSnapshot, *rest: Any) -> None:
@@ -47,7 +47,7 @@ def test_without_the_compare_and_swap_two_changes_overwrite_each_other() -> None
     assert result.violation is not None
 
 
-def test_without_looking_for_its_own_commit_a_change_is_reported_as_not_done() -> None:
+def test_without_looking_for_its_commit_a_landed_change_is_reported_as_failed() -> None:
     def give_up(self: ModelManifest, token: str, failure: Exception) -> None:
         raise ManifestConflictError("the manifest changed meanwhile") from failure
 
@@ -62,13 +62,13 @@ def _as_it_is(snapshot: Snapshot, seen: Entry) -> tuple[Entry, Any]:
     return found, found.marker
 
 
-def test_without_the_nonce_an_undrop_shows_what_a_purge_deletes() -> None:
+def test_without_the_nonce_check_undrop_shows_a_table_being_purged() -> None:
     with substituted("row_drop.same_drop", _as_it_is):
         result = _explore([[undrops()], [purges()]], Budget(), DROPPED)
     assert result.violation is not None
 
 
-def test_without_the_nonce_a_purge_deletes_what_an_undrop_has_shown() -> None:
+def test_without_the_nonce_check_purge_deletes_an_undropped_table() -> None:
     def rename_back(snapshot: Snapshot, seen: Entry) -> tuple[Entry, Any]:
         return seen, seen.marker
 
@@ -83,7 +83,7 @@ def test_without_the_nonce_a_purge_deletes_what_an_undrop_has_shown() -> None:
     assert result.violation is not None
 
 
-def test_without_holding_its_claim_a_create_shows_a_table_that_was_taken_over() -> None:
+def test_without_checking_its_claim_a_create_shows_a_table_taken_over() -> None:
     def anything(self: RowClaim, snapshot: Snapshot) -> Entry:
         return snapshot.get([self.entry.object_id]).get(self.entry.object_id) or self.entry
 
@@ -95,7 +95,7 @@ def test_without_holding_its_claim_a_create_shows_a_table_that_was_taken_over() 
     assert result.violation is not None
 
 
-def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over() -> None:
+def test_without_the_lease_a_stalled_holder_is_taken_over() -> None:
     with (
         substituted("row_claim.holder_is_gone", return_value=True),
         substituted("row_purge.holder_is_gone", return_value=True),
@@ -105,14 +105,14 @@ def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over() -> None:
 
 
 @pytest.mark.parametrize("module", ["drop", "create"])
-def test_without_announcing_it_a_table_is_shown_beside_another_of_its_name(module: str) -> None:
+def test_without_syncing_the_row_two_tables_share_a_name(module: str) -> None:
     other = undrops() if module == "drop" else creates("b")
     with substituted({"drop": "drop.announced_swap", "create": "create.announced_swap"}[module], swap):
         result = _explore([[declares()], [other]], Budget(), DROPPED, Mode.BOTH)
     assert result.violation is not None
 
 
-def test_without_looking_for_its_name_a_create_that_was_called_off_goes_on() -> None:
+def test_without_checking_its_name_a_cancelled_create_continues() -> None:
     settle = original("sync.settle")
 
     def has_its_name(*arguments: Any) -> bool:
@@ -124,7 +124,7 @@ def test_without_looking_for_its_name_a_create_that_was_called_off_goes_on() -> 
     assert result.violation is not None
 
 
-def test_without_finishing_for_others_a_crash_leaves_the_name_blocked() -> None:
+def test_without_completing_a_crashed_sync_the_name_stays_blocked() -> None:
     with substituted("sync.announced_row", return_value=None):
         result = _explore([[drops()], [undrops()]], Budget(crashes=1), LIVE, Mode.BOTH)
     assert result.violation is not None

@@ -43,7 +43,7 @@ def markers(draw: st.DrawFn) -> Marker:
 
 
 @given(markers())
-def test_what_is_written_is_read_back_and_its_size_tells_whether_it_hides(marker: Marker) -> None:
+def test_encoded_marker_round_trips_and_its_size_says_if_it_hides(marker: Marker) -> None:
     body = encode(marker)
     assert is_hidden_size(len(body)) == marker.hides
     found = decode(body, name="t")
@@ -53,7 +53,7 @@ def test_what_is_written_is_read_back_and_its_size_tells_whether_it_hides(marker
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_either_a_marker_or_a_typed_error(body: bytes) -> None:
+def test_decode_of_any_bytes_returns_a_marker_or_a_typed_error(body: bytes) -> None:
     try:
         marker = decode(body, name="t")
     except InvalidTableStateError:
@@ -62,7 +62,7 @@ def test_any_bytes_are_either_a_marker_or_a_typed_error(body: bytes) -> None:
 
 
 @given(markers(), st.data())
-def test_a_cut_or_changed_body_is_never_taken_for_another_state(marker: Marker, data: st.DataObject) -> None:
+def test_truncated_marker_never_decodes_as_a_hidden_state(marker: Marker, data: st.DataObject) -> None:
     body = encode(marker)
     cut = body[: data.draw(st.integers(0, len(body) - 1))]
     try:
@@ -87,14 +87,14 @@ def test_a_cut_or_changed_body_is_never_taken_for_another_state(marker: Marker, 
         {"state": "purging"},
     ],
 )
-def test_an_unknown_format_or_a_field_that_makes_no_sense_is_refused(change: dict[str, object]) -> None:
+def test_marker_with_an_unknown_format_or_invalid_field_is_refused(change: dict[str, object]) -> None:
     dropped = moves.drop(None, new_nonce(), at=datetime(2026, 1, 1, tzinfo=UTC), ttl=timedelta(1), version=1)
     body = json.dumps({**json.loads(encode(dropped)), **change}).encode()
     with pytest.raises(InvalidTableStateError):
         decode(body, name="t")
 
 
-def test_the_bytes_are_those_that_the_format_page_shows() -> None:
+def test_marker_bytes_match_the_format_page() -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     assert encode(moves.drop(None, "a" * 24, at=at, ttl=timedelta(days=7), version=3)) == (
         b'{"format": 1, "state": "deleted", "deleted_at_ms": 1772323200000, "ttl_ms": 604800000, '

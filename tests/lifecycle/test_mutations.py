@@ -1,6 +1,6 @@
 """Each guard is switched off once, and the explorer must notice: a guard nobody misses is none.
 
-The guard of reading back after a lost answer is in test_lost_answers.
+The guard of reading back after a lost answer is in test_lost_responses.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def _settle_by_deleting(context: Context, settled: Sequence[tuple[claims.Claim, 
     return [None for _ in settled]
 
 
-def test_without_the_tombstone_a_late_create_shows_a_table_whose_data_is_gone() -> None:
+def test_without_the_tombstone_a_late_create_shows_a_table_without_data() -> None:
     with substituted("purge.settle_group", _settle_by_deleting):
         result = _explore([[creates("b")], [creates("c"), drops(), purges()]], Budget())
     assert result.violation is not None
 
 
-def test_without_the_look_after_the_commit_a_create_reports_success_for_a_hidden_table() -> None:
+def test_without_the_check_after_commit_create_succeeds_on_a_hidden_table() -> None:
     def never(storage: ObjectStorage, name: str, seen: StoredMarker | None) -> bool:
         return True
 
@@ -66,7 +66,7 @@ def test_without_the_look_after_the_commit_a_create_reports_success_for_a_hidden
     assert result.violation is not None
 
 
-def test_without_the_look_before_the_commit_a_stale_create_breaks_a_declared_table() -> None:
+def test_without_the_check_before_commit_a_stale_create_breaks_a_declared_table() -> None:
     real = original("create.is_unchanged")
 
     class OnlyAfter:
@@ -81,13 +81,13 @@ def test_without_the_look_before_the_commit_a_stale_create_breaks_a_declared_tab
     assert result.violation is not None
 
 
-def test_without_the_wait_a_declare_after_a_purge_meets_creates_from_before_the_drop() -> None:
+def test_without_the_wait_a_declare_after_purge_meets_older_creates() -> None:
     with substituted("declare.creators_are_gone", return_value=True):
         result = _explore(STALE_CREATE_THEN_DECLARE, Budget())
     assert result.violation is not None
 
 
-def test_without_nonces_a_swap_takes_a_newer_drop_for_the_one_it_read() -> None:
+def test_without_nonces_a_swap_mistakes_a_newer_drop_for_the_one_it_read() -> None:
     with (
         substituted("explorer.start_nonce", return_value="same"),
         substituted("explorer.run_nonce", return_value="same"),
@@ -103,7 +103,7 @@ def test_without_nonces_a_swap_takes_a_newer_drop_for_the_one_it_read() -> None:
         pytest.param(([creates("b")], [undrops()]), DROPPED, id="revival"),
     ],
 )
-def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over(
+def test_without_the_lease_a_stalled_holder_is_taken_over(
     actors: Sequence[Sequence[Step]], start: Sequence[Step]
 ) -> None:
     with (
@@ -114,7 +114,7 @@ def test_without_the_lease_a_holder_that_merely_stalls_is_taken_over(
     assert result.violation is not None
 
 
-def test_without_looking_at_its_own_lease_a_stalled_purge_deletes_a_later_table() -> None:
+def test_without_checking_its_lease_a_stalled_purge_deletes_a_newer_table() -> None:
     with substituted("claim.ensure", return_value=None):
         result = _explore([[purges()], [purges(), creates("b")]], Budget(ticks=1), start=DROPPED)
     assert result.violation is not None
@@ -129,7 +129,7 @@ def test_without_a_claim_a_sweep_removes_a_newer_drop() -> None:
     assert result.violation is not None
 
 
-def test_without_knowing_its_own_deletion_a_drop_whose_answer_was_lost_is_done_twice() -> None:
+def test_without_its_deletion_id_a_drop_with_a_lost_response_runs_twice() -> None:
     real = original("drop.settled_marker")
 
     def forget(context: Context, name: str) -> StoredMarker | None:
@@ -143,19 +143,19 @@ def test_without_knowing_its_own_deletion_a_drop_whose_answer_was_lost_is_done_t
     assert result.violation is not None
 
 
-def test_without_its_announcement_an_overwrite_commits_files_that_a_purge_took() -> None:
+def test_without_announcing_its_commit_an_overwrite_commits_purged_files() -> None:
     with substituted("overwrite.capabilities", return_value=Capabilities(True, False)):
         result = _explore([[overwrites("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE)
     assert result.violation is not None
 
 
-def test_without_the_wait_a_purge_takes_files_that_an_overwrite_is_committing() -> None:
+def test_without_the_wait_purge_deletes_files_an_overwrite_is_committing() -> None:
     with substituted("purge.writers_are_gone", return_value=True):
         result = _explore([[overwrites("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE)
     assert result.violation is not None
 
 
-def test_without_looking_for_written_files_a_table_is_shown_whose_data_a_purge_took() -> None:
+def test_without_checking_its_files_an_overwrite_shows_a_purged_table() -> None:
     with substituted("model_tables.require_written"):
         result = _explore(
             [[overwrites_of_files("b")], [drops(), purges(), creates("c")]], Budget(), start=LIVE

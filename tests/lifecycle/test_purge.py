@@ -37,7 +37,7 @@ def _files(catalog: Catalog, name: str) -> list[str]:
     return sorted(info.key for info in context_of(catalog).storage.list_recursive(f"{name}.lance"))
 
 
-def test_a_live_table_is_never_purged(catalog: Catalog) -> None:
+def test_purge_of_a_live_table_is_refused(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     for force in (False, True):
         with pytest.raises(InvalidTableStateError, match="drop it first"):
@@ -48,7 +48,7 @@ def test_a_live_table_is_never_purged(catalog: Catalog) -> None:
     assert rows(catalog, "t") == [1]
 
 
-def test_before_its_time_a_table_is_purged_only_by_force(catalog: Catalog, clock: ManualClock) -> None:
+def test_purge_before_the_retention_period_ends_requires_force(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
     clock.advance(WEEK)  # the skew allowance is still to come
@@ -61,7 +61,7 @@ def test_before_its_time_a_table_is_purged_only_by_force(catalog: Catalog, clock
     assert _files(catalog, "t") == []
 
 
-def test_a_purge_removes_all_files_and_says_how_many(catalog: Catalog, clock: ManualClock) -> None:
+def test_purge_removes_all_files_and_counts_them(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "t", 1, 2, 3)
     lance.dataset(namespace_client=catalog, table_id=["t"]).tags.create("v1", 1)
     make(catalog, "other", 9)
@@ -87,7 +87,7 @@ def test_a_purge_removes_all_files_and_says_how_many(catalog: Catalog, clock: Ma
             call(["t"])
 
 
-def test_purge_all_takes_exactly_those_whose_time_has_passed(catalog: Catalog, clock: ManualClock) -> None:
+def test_purge_tables_takes_exactly_the_expired_tables(catalog: Catalog, clock: ManualClock) -> None:
     for name, ttl in (("old", "1h"), ("older", "1h"), ("young", "30d")):
         make(catalog, name, 1)
         drop(catalog, name, ttl_ms=ttl)
@@ -101,7 +101,7 @@ def test_purge_all_takes_exactly_those_whose_time_has_passed(catalog: Catalog, c
     assert [each.id for each in catalog.list_dropped_tables()] == [("young",)]
 
 
-def test_one_failure_does_not_stop_the_rest(catalog: Catalog) -> None:
+def test_purge_tables_continues_after_a_failure(catalog: Catalog) -> None:
     make(catalog, "live", 1)
     make(catalog, "dropped", 2)
     drop(catalog, "dropped")
@@ -114,7 +114,7 @@ def test_one_failure_does_not_stop_the_rest(catalog: Catalog) -> None:
     assert tables(catalog) == ["live"]
 
 
-def test_drop_with_purge_goes_through_the_same_guard(catalog: Catalog) -> None:
+def test_drop_with_purge_removes_files_and_leaves_a_tombstone(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     properties = drop(catalog, "t", purge="true")
     assert properties["purged"] == "true"
@@ -125,7 +125,7 @@ def test_drop_with_purge_goes_through_the_same_guard(catalog: Catalog) -> None:
         drop(catalog, "t", purge="true")
 
 
-def test_after_a_purge_a_create_starts_at_version_1(catalog: Catalog) -> None:
+def test_create_after_a_purge_starts_at_version_1(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t", purge="true")
     assert catalog.create_table({"id": ["t"]}, stream_of(2)).version == 1
@@ -133,9 +133,7 @@ def test_after_a_purge_a_create_starts_at_version_1(catalog: Catalog) -> None:
     assert catalog.list_table_versions({"id": ["t"]}).versions[0].version == 1
 
 
-def test_after_a_purge_a_declare_waits_for_creates_from_before_the_drop(
-    catalog: Catalog, clock: ManualClock
-) -> None:
+def test_declare_after_a_purge_waits_for_older_creates(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t", purge="true")
     with pytest.raises(TableAlreadyExistsError, match="create_table"):
@@ -145,7 +143,7 @@ def test_after_a_purge_a_declare_waits_for_creates_from_before_the_drop(
     assert rows(catalog, "t") == [4]
 
 
-def test_a_purge_that_another_client_holds_is_left_alone_until_its_lease_is_over(
+def test_purge_claimed_by_another_client_is_left_alone_until_its_lease_ends(
     catalog: Catalog, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
@@ -170,7 +168,7 @@ def test_a_purge_that_another_client_holds_is_left_alone_until_its_lease_is_over
     assert catalog.table_status(["t"]) == NotFound(("t",))
 
 
-def test_a_purge_whose_lease_runs_out_stops_before_the_next_batch(
+def test_purge_whose_lease_expires_stops_before_the_next_batch(
     catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog, "t", 1)
@@ -190,7 +188,7 @@ def test_a_purge_whose_lease_runs_out_stops_before_the_next_batch(
     assert _files(catalog, "t") == before
 
 
-def test_a_long_purge_renews_its_lease(
+def test_long_purge_renews_its_lease(
     catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog, "t", 1)
@@ -203,7 +201,7 @@ def test_a_long_purge_renews_its_lease(
     assert result.files > 4
 
 
-def test_a_rate_limit_slows_the_purge_down(catalog: Catalog) -> None:
+def test_rate_limit_slows_down_a_purge(catalog: Catalog) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
     slept: list[float] = []
@@ -213,7 +211,7 @@ def test_a_rate_limit_slows_the_purge_down(catalog: Catalog) -> None:
     assert len(slept) >= result.files / 2
 
 
-def test_what_cannot_be_deleted_is_reported_and_the_table_stays_claimed(
+def test_files_that_cannot_be_deleted_are_reported_and_the_table_stays_claimed(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog, "t", 1)
@@ -228,7 +226,7 @@ def test_what_cannot_be_deleted_is_reported_and_the_table_stays_claimed(
     assert not results[0].purged
 
 
-def test_two_clocks_may_differ_by_the_allowance(open_catalog: Open, clock: ManualClock) -> None:
+def test_expiry_allows_for_clock_skew_between_clients(open_catalog: Open, clock: ManualClock) -> None:
     ahead = ManualClock(clock.now() + timedelta(minutes=4))
     slow, fast = open_catalog(), open_catalog(clock=ahead)
     make(slow, "t", 1)
@@ -239,7 +237,7 @@ def test_two_clocks_may_differ_by_the_allowance(open_catalog: Open, clock: Manua
     assert [each.id for each in fast.list_purgable_tables()] == [("t",)]
 
 
-def test_a_deregistered_table_is_purged_only_when_named_and_forced(
+def test_deregistered_table_is_purged_only_when_named_and_forced(
     catalog: Catalog, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
@@ -251,7 +249,7 @@ def test_a_deregistered_table_is_purged_only_when_named_and_forced(
     assert catalog.purge_table(["t"], force=True).purged
 
 
-def test_files_of_others_in_the_root_survive_every_purge(catalog: Catalog) -> None:
+def test_purge_keeps_unrelated_files_in_the_root(catalog: Catalog) -> None:
     storage = context_of(catalog).storage
     for key in ("notes.txt", "t.lance.bak/data/x", "t.lancex/y", "tt.lance/_versions/1.manifest"):
         storage.create(key, b"precious")

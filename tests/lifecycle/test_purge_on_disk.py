@@ -37,7 +37,7 @@ def _taken_away(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_purge_that_stalls_before_it_takes_the_directory_away_gives_a_later_table_back(
+def test_purge_stalled_before_trashing_restores_a_newer_table(
     root: Path, clock: ManualClock, guarded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = _open(root, clock)
@@ -70,7 +70,7 @@ def test_a_purge_that_stalls_before_it_takes_the_directory_away_gives_a_later_ta
         assert rows(catalog, "t") == [2]
 
 
-def test_a_purge_that_died_while_it_removed_is_finished_by_a_later_one(
+def test_purge_that_crashed_while_deleting_is_completed_by_a_later_one(
     root: Path, clock: ManualClock
 ) -> None:
     class Death(BaseException):
@@ -95,7 +95,7 @@ def test_a_purge_that_died_while_it_removed_is_finished_by_a_later_one(
     assert rows(catalog, "live") == [1]
 
 
-def test_a_directory_that_cannot_be_removed_whole_is_put_back_and_deleted_file_by_file(
+def test_directory_that_cannot_be_trashed_is_restored_and_deleted_file_by_file(
     root: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = _open(root, clock)
@@ -115,7 +115,7 @@ def test_a_directory_that_cannot_be_removed_whole_is_put_back_and_deleted_file_b
     assert rows(catalog, "live") == [1]
 
 
-def test_what_came_late_to_a_directory_that_was_taken_away_goes_too(root: Path, clock: ManualClock) -> None:
+def test_file_written_after_trashing_is_deleted_too(root: Path, clock: ManualClock) -> None:
     catalog = _open(root, clock)
     make(catalog, "t", 1)
     drop(catalog, "t")

@@ -126,7 +126,7 @@ CASES = [
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("takes_away", [False, True], ids=["file by file", "directories taken away"])
 @pytest.mark.parametrize(("actors", "budget"), CASES)
-def test_no_order_of_requests_loses_either_table(
+def test_no_interleaving_of_a_group_purge_loses_a_table(
     actors: Sequence[Sequence[Step]], budget: Budget, takes_away: bool, request: pytest.FixtureRequest
 ) -> None:
     result = _explore(actors, budget, takes_away=takes_away)
@@ -135,7 +135,7 @@ def test_no_order_of_requests_loses_either_table(
     assert_states_as_recorded(request, result)
 
 
-def test_a_table_whose_claim_was_refused_is_left_alone() -> None:
+def test_without_respecting_a_refused_claim_group_purge_deletes_a_table() -> None:
     real = original("purge.claim_group")
 
     def take_all(context: Context, names: Sequence[tuple[str, StoredMarker]]) -> list[claims.Claim]:
@@ -151,14 +151,14 @@ def test_a_table_whose_claim_was_refused_is_left_alone() -> None:
     assert result.violation is not None
 
 
-def test_without_looking_at_its_leases_a_stalled_purge_deletes_a_later_table() -> None:
+def test_without_checking_its_leases_a_stalled_group_purge_deletes_a_newer_table() -> None:
     with substituted("claim.ensure", return_value=None):
         result = _explore([[SECOND], [purges(), creates("b")]], Budget(ticks=1))
     assert result.violation is not None
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_directory_is_removed_only_if_the_lease_still_holds_when_it_was_taken_away(guarded: bool) -> None:
+def test_trashed_directory_is_deleted_only_while_the_lease_holds(guarded: bool) -> None:
     real = original("explorer.storage_discard")
 
     def careless(self: Any, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Any:
@@ -169,7 +169,7 @@ def test_a_directory_is_removed_only_if_the_lease_still_holds_when_it_was_taken_
     assert (result.violation is None) is guarded
 
 
-def test_what_came_late_is_found_by_looking_again() -> None:
+def test_files_written_during_a_group_purge_are_found_by_a_second_listing() -> None:
     """Without that look, a name would be free for a declare while files of the old table lie there."""
 
     def nothing_left(storage: ObjectStorage, tables: Sequence[purge_group._Held]) -> set[str]:
@@ -229,7 +229,7 @@ def _striking(fault: Fault, verb: str, part: str, *, at: int = 1) -> Callable[[R
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.RETRIED])
 @pytest.mark.parametrize("at", [1, 2], ids=["claim", "end"])
-def test_a_lost_answer_to_one_swap_is_looked_up_and_stops_nobody(fault: Fault, at: int) -> None:
+def test_lost_response_to_a_swap_does_not_stop_a_group_purge(fault: Fault, at: int) -> None:
     store, clock = _two_dropped(f"lost {fault} {at}")
     plan = _striking(fault, "replace", TABLE + MARKER_SUFFIX, at=at)
     assert all(each.purged for each in _purge(FaultyStorage(store, plan), clock))
@@ -237,7 +237,7 @@ def test_a_lost_answer_to_one_swap_is_looked_up_and_stops_nobody(fault: Fault, a
     assert _files(store) == []
 
 
-def test_a_swap_that_never_arrived_fails_its_own_table_only() -> None:
+def test_swap_that_never_arrived_fails_only_its_own_table() -> None:
     store, clock = _two_dropped("refused")
     plan = _striking(Fault.REFUSED, "replace", TABLE + MARKER_SUFFIX)
     first, second = _purge(FaultyStorage(store, plan), clock)
@@ -247,7 +247,7 @@ def test_a_swap_that_never_arrived_fails_its_own_table_only() -> None:
     assert undrop_table(context_on(store, clock), TABLE_ID) is not None
 
 
-def test_after_a_delete_without_an_answer_all_keep_their_claims_until_it_cannot_come_late() -> None:
+def test_group_purge_with_a_lost_delete_response_keeps_its_claims() -> None:
     store, clock = _two_dropped("no answer")
     plan = _striking(Fault.LOST_ANSWER, "delete_many", "_versions/")
     results = _purge(FaultyStorage(store, plan), clock)
@@ -280,7 +280,7 @@ class _Guarded(MemoryStorage):
         pytest.param("t.lance/data", ServiceUnavailableError, id="a data file, without an answer"),
     ],
 )
-def test_files_of_one_table_that_cannot_be_deleted_do_not_stop_the_other(
+def test_undeletable_files_of_one_table_do_not_stop_the_other(
     refused: str, error: type[RelanceError]
 ) -> None:
     store, clock = _Guarded(f"guarded {refused} {error.__name__}"), ManualClock()
@@ -295,7 +295,7 @@ def test_files_of_one_table_that_cannot_be_deleted_do_not_stop_the_other(
     assert [key for key in _files(store) if key.startswith("u.")] == []
 
 
-def test_a_table_of_many_files_goes_by_itself_and_every_result_is_that_of_its_table(
+def test_table_with_many_files_is_purged_outside_the_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store, clock = _two_dropped("many files")
@@ -323,7 +323,7 @@ def test_a_table_of_many_files_goes_by_itself_and_every_result_is_that_of_its_ta
     assert _files(store) == []
 
 
-def test_a_table_that_is_named_twice_is_purged_once() -> None:
+def test_table_named_twice_is_purged_once() -> None:
     store, clock = _two_dropped("twice")
     first, again = purge_names(context_on(store, clock), [TABLE_ID, TABLE_ID], BY_FORCE)
     assert first.purged
@@ -331,7 +331,7 @@ def test_a_table_that_is_named_twice_is_purged_once() -> None:
     assert _states(store)[TABLE] is State.PURGED
 
 
-def test_a_purge_that_died_after_its_claims_is_finished_by_a_later_one() -> None:
+def test_group_purge_that_crashed_after_claiming_is_completed_later() -> None:
     class Death(BaseException):
         pass
 

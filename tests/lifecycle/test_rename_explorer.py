@@ -63,7 +63,7 @@ ALL = [
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("actors", "start", "budget"), ALL)
-def test_no_interleaving_loses_or_doubles_a_table(
+def test_no_interleaving_of_renames_loses_or_duplicates_a_table(
     actors: Sequence[Sequence[Step]], start: Sequence[Step], budget: Budget, request: pytest.FixtureRequest
 ) -> None:
     result = explore(make_scenario(actors, start=start), budget)
@@ -72,19 +72,19 @@ def test_no_interleaving_loses_or_doubles_a_table(
     assert_states_as_recorded(request, result)
 
 
-def test_without_announcing_a_drop_a_rename_comes_in_between() -> None:
+def test_without_syncing_a_drop_a_rename_interferes() -> None:
     with substituted("drop.announced_swap", swap):
         scenario = make_scenario([[renames("t", "u")], [drops("t")]], start=LIVE)
         assert explore(scenario, Budget()).violation is not None
 
 
-def test_without_holding_the_name_a_create_finds_it_taken() -> None:
+def test_without_claiming_the_name_a_create_finds_it_taken() -> None:
     with substituted("create.name_claim", Unheld):
         scenario = make_scenario([[renames("t", "u")], [creates("u", "c")]], start=LIVE)
         assert explore(scenario, Budget()).violation is not None
 
 
-def test_without_waiting_for_what_is_announced_a_rename_comes_in_between() -> None:
+def test_without_waiting_for_a_pending_sync_a_rename_interferes() -> None:
     def nothing(snapshot: Snapshot, name: str) -> None: ...
 
     with substituted("rename.refuse_pending", nothing):

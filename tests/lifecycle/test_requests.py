@@ -31,7 +31,7 @@ def catalog(counter: RequestCounter, moto_bucket: str) -> relance.DirectoryNames
     return relance.DirectoryNamespace(clock=None, **properties)
 
 
-def test_a_drop_and_an_undrop_cost_at_most_three_requests(
+def test_drop_and_undrop_cost_at_most_three_requests_each(
     catalog: relance.DirectoryNamespace, counter: RequestCounter
 ) -> None:
     make(catalog, "warm-up", 1)  # the store is tried out once per root
@@ -45,7 +45,7 @@ def test_a_drop_and_an_undrop_cost_at_most_three_requests(
     assert counter.count() <= 3, counter.requests
 
 
-def test_the_client_that_undropped_a_table_drops_it_again_at_the_same_cost(
+def test_repeated_drop_and_undrop_cost_the_same(
     catalog: relance.DirectoryNamespace, counter: RequestCounter
 ) -> None:
     make(catalog, "t", 1)
@@ -57,7 +57,7 @@ def test_the_client_that_undropped_a_table_drops_it_again_at_the_same_cost(
         assert counter.count() <= 3, counter.requests
 
 
-def test_markers_do_not_change_what_a_listing_costs(
+def test_markers_add_no_requests_to_a_listing(
     catalog: relance.DirectoryNamespace, counter: RequestCounter
 ) -> None:
     for index in range(6):
@@ -70,7 +70,7 @@ def test_markers_do_not_change_what_a_listing_costs(
     assert counter.count() == 1, counter.requests
 
 
-def test_small_tables_that_are_purged_together_cost_four_requests_each_and_four_for_all(
+def test_group_purge_costs_four_requests_per_table_and_four_in_total(
     catalog: relance.DirectoryNamespace, counter: RequestCounter
 ) -> None:
     names = [f"t{index}" for index in range(6)]

@@ -24,7 +24,7 @@ DROPPED = moves.drop(None, "n", at=NOW, ttl=timedelta(days=7), version=1)
 SECOND = timedelta(seconds=1)
 
 
-def test_a_table_is_purgeable_once_its_time_and_the_skew_have_passed() -> None:
+def test_table_is_purgeable_after_its_retention_period_plus_clock_skew() -> None:
     due = NOW + timedelta(days=7)
     assert purge_after(DROPPED) == due
     assert not is_purgeable(DROPPED, now=due, timing=TIMING)
@@ -32,7 +32,7 @@ def test_a_table_is_purgeable_once_its_time_and_the_skew_have_passed() -> None:
     assert is_purgeable(DROPPED, now=due + TIMING.clock_skew, timing=TIMING)
 
 
-def test_what_is_not_dropped_never_becomes_purgeable() -> None:
+def test_table_that_is_not_dropped_is_never_purgeable() -> None:
     for marker in (
         moves.cleared("n"),
         moves.deregister(None, "n", at=NOW),
@@ -41,7 +41,7 @@ def test_what_is_not_dropped_never_becomes_purgeable() -> None:
         assert not is_purgeable(marker, now=NOW + timedelta(days=10_000), timing=TIMING)
 
 
-def test_a_holder_is_gone_only_after_lease_skew_and_request_age() -> None:
+def test_holder_is_gone_only_after_lease_clock_skew_and_request_age() -> None:
     claimed = moves.claim_purge(DROPPED, "n", token="t", until=NOW)
     wait = TIMING.clock_skew + TIMING.request_age
     assert not holder_is_gone(claimed, now=NOW + wait, timing=TIMING)
@@ -49,7 +49,7 @@ def test_a_holder_is_gone_only_after_lease_skew_and_request_age() -> None:
     assert not holder_is_gone(DROPPED, now=NOW + timedelta(days=999), timing=TIMING)
 
 
-def test_a_purge_of_all_takes_what_is_purgeable_and_what_a_purge_has_left() -> None:
+def test_expired_drops_and_abandoned_purges_are_due() -> None:
     claimed = moves.claim_purge(DROPPED, "n", token="t", until=NOW)
     wait = TIMING.clock_skew + TIMING.request_age
     assert not is_due(claimed, now=NOW + wait, timing=TIMING)
@@ -58,7 +58,7 @@ def test_a_purge_of_all_takes_what_is_purgeable_and_what_a_purge_has_left() -> N
     assert is_due(DROPPED, now=NOW + timedelta(days=7) + TIMING.clock_skew, timing=TIMING)
 
 
-def test_creators_from_before_a_drop_are_gone_after_commit_request_age_and_skew() -> None:
+def test_creators_are_gone_after_commit_timeout_request_age_and_clock_skew() -> None:
     wait = TIMING.commit_timeout + TIMING.request_age + TIMING.clock_skew
     assert not creators_are_gone(DROPPED, now=NOW + wait, timing=TIMING)
     assert creators_are_gone(DROPPED, now=NOW + wait + SECOND, timing=TIMING)
@@ -77,11 +77,11 @@ def test_creators_from_before_a_drop_are_gone_after_commit_request_age_and_skew(
         ("2W", 1209600),
     ],
 )
-def test_durations_are_read_in_human_forms(text: str, seconds: float) -> None:
+def test_durations_are_parsed_with_units(text: str, seconds: float) -> None:
     assert parse_duration(text, what="x") == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "d", "-1d", "1.5h", "7 days", "1y", "9" * 30, "9" * 30 + "d", "٣d"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_duration(text, what="drop_ttl")

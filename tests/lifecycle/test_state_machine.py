@@ -40,7 +40,7 @@ def profile(examples: int, steps: int) -> settings:
     )
 
 
-def test_two_clients_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> None:
+def test_two_clients_on_local_disk_match_the_model(tmp_path: Path) -> None:
     class Machine(OnDisk, LifecycleMachine):
         def __init__(self) -> None:
             super().__init__({"root": self.fresh_root(tmp_path)})
@@ -48,7 +48,7 @@ def test_two_clients_on_local_disk_answer_as_the_model_does(tmp_path: Path) -> N
     run_state_machine_as_test(Machine, settings=profile(1000, 500) if LONG else profile(200, 50))
 
 
-def test_two_clients_on_s3_answer_as_the_model_does(moto_server: S3Server, moto_bucket: str) -> None:
+def test_two_clients_on_s3_match_the_model(moto_server: S3Server, moto_bucket: str) -> None:
     options = {f"storage.{key}": value for key, value in moto_server.storage_options().items()}
 
     class OnS3(LifecycleMachine):

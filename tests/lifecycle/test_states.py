@@ -65,7 +65,7 @@ def _do(action: Action, marker: Marker | None) -> Marker:
 
 @pytest.mark.parametrize("state", list(State))
 @pytest.mark.parametrize("action", list(Action))
-def test_a_move_is_made_if_and_only_if_it_is_in_the_table(state: State, action: Action) -> None:
+def test_transition_is_made_if_and_only_if_the_table_allows_it(state: State, action: Action) -> None:
     marker = _marker(state)
     if marker is None and action not in FROM_NOTHING:
         assert not is_allowed(state, action)
@@ -79,18 +79,18 @@ def test_a_move_is_made_if_and_only_if_it_is_in_the_table(state: State, action: 
     assert _do(action, marker).nonce == "n1"
 
 
-def test_every_state_can_be_left_again() -> None:
+def test_every_state_has_a_way_out() -> None:
     for state in State:
         assert any(start is state for start, _ in TRANSITIONS), f"{state} is a dead end"
 
 
-def test_only_absent_and_cleared_hide_nothing() -> None:
+def test_only_absent_and_cleared_markers_hide_nothing() -> None:
     for state in State:
         marker = _marker(state)
         assert (marker is not None and marker.hides) == (state not in VISIBLE)
 
 
-def test_an_undrop_of_a_deregistered_table_gives_back_a_deregistered_one() -> None:
+def test_undrop_of_a_deregistered_table_restores_it_deregistered() -> None:
     hidden = moves.deregister(None, "n1", at=NOW)
     dropped = moves.drop(hidden, "n2", at=NOW, ttl=timedelta(days=1), version=1)
     assert moves.undrop(dropped, "n3").state is State.DEREGISTERED
@@ -98,7 +98,7 @@ def test_an_undrop_of_a_deregistered_table_gives_back_a_deregistered_one() -> No
     assert moves.undrop(moves.recover(claimed, "n5"), "n6").state is State.DEREGISTERED
 
 
-def test_a_deletion_is_known_by_its_id_until_it_is_undone() -> None:
+def test_deletion_id_is_kept_until_the_drop_is_undone() -> None:
     dropped = moves.drop(None, "d1", at=NOW, ttl=timedelta(days=1), version=1)
     claimed = moves.claim_purge(dropped, "n2", token="t", until=LATER)
     assert moves.finish_purge(claimed, "n3", at=LATER).deletion_id == "d1"

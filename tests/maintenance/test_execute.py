@@ -148,7 +148,7 @@ class TestRuns:
         run = Run(job, catalog, runner, runner, giant_seconds=giant_seconds, **options)  # type: ignore[arg-type]
         return _by_table(list(run.results(TABLES)))
 
-    def test_every_table_gets_one_result_with_the_values_in_order(
+    def test_every_table_gets_one_result_with_values_in_order(
         self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
     ) -> None:
         found = self._run(catalog, adding(20, idle=frozenset({("t3",)})), giant_seconds)
@@ -158,7 +158,7 @@ class TestRuns:
             assert result.effect is not None
             assert result.effect.note == str(list(range(20)))
 
-    def test_a_conflict_is_planned_again_and_a_storm_ends(
+    def test_conflicts_are_retried_up_to_a_limit(
         self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
     ) -> None:
         conflict, busy = ConcurrentModificationError("t"), ServiceUnavailableError("busy")
@@ -169,7 +169,7 @@ class TestRuns:
         assert isinstance(found["t2"].error, ConcurrentModificationError)
         assert all(found[name].changed for name in found if name != "t2")
 
-    def test_an_unknown_outcome_and_a_surprise_are_reported_and_not_tried_again(
+    def test_unknown_outcomes_and_unexpected_errors_are_not_retried(
         self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
     ) -> None:
         failures: dict[tuple[str, ...], list[Exception]] = {("t5",): [OutcomeUnknownError("lost")]}
@@ -181,7 +181,7 @@ class TestRuns:
         assert "KeyError: 'at the commit'" in str(found["t6"].error)
         assert sum(each.changed for each in found.values()) == 7
 
-    def test_a_dry_run_plans_and_does_nothing(
+    def test_dry_run_plans_and_changes_nothing(
         self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
     ) -> None:
         job = adding(failures={each: [ConcurrentModificationError("t")] for each in TABLES})
@@ -190,12 +190,12 @@ class TestRuns:
         assert all(len(left) == 1 for left in job.failures.values())
 
 
-def test_results_can_be_pickled(catalog: CatalogRef) -> None:
+def test_maintenance_reports_are_picklable(catalog: CatalogRef) -> None:
     report = maintain(catalog, Adding(failures={("t1",): [OutcomeUnknownError("lost")]}))
     assert str(pickle.loads(pickle.dumps(report)).failed[0].error) == str(report.failed[0].error)
 
 
-def test_tables_that_are_done_together_are_also_tried_again_together(catalog: CatalogRef) -> None:
+def test_tables_of_a_batch_are_retried_as_a_batch(catalog: CatalogRef) -> None:
     conflict = ConcurrentModificationError("t")
     job = AddingTogether(failures={("t1",): [conflict], ("t4",): [conflict, conflict]})
     report = maintain(catalog, job)
@@ -203,7 +203,7 @@ def test_tables_that_are_done_together_are_also_tried_again_together(catalog: Ca
     assert job.calls == [[table[0] for table in TABLES], ["t1", "t4"], ["t4"]]
 
 
-def test_one_worker_does_several_tables_of_a_job_that_waits(catalog: CatalogRef) -> None:
+def test_one_worker_visits_several_tables_of_a_waiting_job(catalog: CatalogRef) -> None:
     runner = ThreadRunner(1)
     job = AddingAtOnce(visits_at_once=5, meet=threading.Barrier(5))
     results = list(Run(job, catalog, runner, runner).results(TABLES))
@@ -211,12 +211,12 @@ def test_one_worker_does_several_tables_of_a_job_that_waits(catalog: CatalogRef)
     assert all(each.changed for each in results)
 
 
-def test_a_cleanup_waits_and_most_jobs_do_not() -> None:
+def test_cleanup_is_a_waiting_job_and_compaction_is_not() -> None:
     assert isinstance(CleanUp(), WaitingJob)
     assert not isinstance(Compact(), WaitingJob)
 
 
-def test_what_fails_as_a_whole_is_done_table_by_table(catalog: CatalogRef) -> None:
+def test_failed_batch_is_retried_table_by_table(catalog: CatalogRef) -> None:
     job = AddingTogether(surprising=frozenset({("t4",)}))
     report = maintain(catalog, job)
     assert [each.table for each in report.failed] == [("t4",)]
@@ -224,7 +224,7 @@ def test_what_fails_as_a_whole_is_done_table_by_table(catalog: CatalogRef) -> No
     assert len(job.calls) == 1
 
 
-def test_slices_hold_every_task_once_and_small_ones_share() -> None:
+def test_slices_contain_every_task_once_and_group_small_ones() -> None:
     small = slices_of([Step(each, 1 / 64) for each in range(640)], slots=2)
     assert len(small) == 10
     assert [number for each in small for number, _ in each.tasks] == list(range(640))
@@ -236,7 +236,7 @@ def test_slices_hold_every_task_once_and_small_ones_share() -> None:
     assert slices_of([], slots=2) == []
 
 
-def test_a_giant_table_that_is_small_when_planned_again_is_done_too(catalog: CatalogRef) -> None:
+def test_giant_table_that_shrank_before_a_retry_is_still_done(catalog: CatalogRef) -> None:
     class Shrinking(Adding):
         def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan:
             is_first = table not in self.failures
@@ -257,7 +257,7 @@ def test_a_giant_table_that_is_small_when_planned_again_is_done_too(catalog: Cat
     }
 
 
-def test_tasks_of_a_giant_table_that_seem_light_are_spread_over_the_slots(catalog: CatalogRef) -> None:
+def test_light_tasks_of_a_giant_table_are_spread_over_the_slots(catalog: CatalogRef) -> None:
     class Counting(ThreadRunner):
         def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
             sizes.append([len(each.tasks) for each in slices])
@@ -273,7 +273,7 @@ def test_tasks_of_a_giant_table_that_seem_light_are_spread_over_the_slots(catalo
     assert max(sizes[0]) <= 8
 
 
-def test_what_a_run_has_yielded_it_forgets(catalog: CatalogRef) -> None:
+def test_runner_does_not_retain_values_it_has_yielded(catalog: CatalogRef) -> None:
     class Answer:
         weight = 6.0
 
@@ -321,7 +321,9 @@ class Writing:
 
 
 @pytest.mark.parametrize("weight", [0.01, 1.0])
-def test_when_a_task_fails_what_others_wrote_is_thrown_away(catalog: CatalogRef, weight: float) -> None:
+def test_files_written_by_other_tasks_are_discarded_when_a_task_fails(
+    catalog: CatalogRef, weight: float
+) -> None:
     seen: list[int] = []
     plan = Writing(tuple(Refusing(each, seen, weight) for each in range(4)), [])
     job = SimpleNamespace(name="writing", plan=lambda context, table: plan)
@@ -333,7 +335,7 @@ def test_when_a_task_fails_what_others_wrote_is_thrown_away(catalog: CatalogRef,
         assert seen == [0, 1]
 
 
-def test_giant_tables_take_turns(catalog: CatalogRef) -> None:
+def test_giant_tables_are_processed_in_turns(catalog: CatalogRef) -> None:
     order: list[str] = []
     lock = threading.Lock()
 
@@ -356,8 +358,8 @@ def test_giant_tables_take_turns(catalog: CatalogRef) -> None:
     assert order == ["a", "b"] * 4
 
 
-class TestChoice:
-    def test_spark_is_taken_when_it_has_more_to_give(self) -> None:
+class TestEngineChoice:
+    def test_spark_is_chosen_only_when_it_adds_capacity(self) -> None:
         small, big = ThreadRunner(2), ThreadRunner(8)
         assert choose(Engine.AUTO, None, tables=5).why.startswith("local")
         assert choose(Engine.AUTO, small, tables=5000, local=ThreadRunner(2)).why.startswith(
@@ -371,7 +373,7 @@ class TestChoice:
         with pytest.raises(InvalidInputError, match="Spark session"):
             choose(Engine.SPARK, None, tables=5)
 
-    def test_unknown_engines_and_tables_named_twice_are_refused(self, catalog: CatalogRef) -> None:
+    def test_unknown_engines_and_duplicate_tables_are_refused(self, catalog: CatalogRef) -> None:
         with pytest.raises(InvalidInputError, match="auto, local, spark"):
             maintain(catalog, Adding(), engine="ray")
         with pytest.raises(InvalidInputError, match="twice"):
@@ -379,7 +381,7 @@ class TestChoice:
 
 
 class TestDisplay:
-    def test_lines_come_now_and_then_and_at_the_end(self) -> None:
+    def test_progress_lines_are_throttled_and_the_last_one_is_printed(self) -> None:
         stream, clock = io.StringIO(), iter(range(0, 100, 4))
         display = Display(stream, lambda: float(next(clock)))
         for done in range(6):
@@ -388,7 +390,7 @@ class TestDisplay:
         assert stream.getvalue().splitlines()[-1] == "adding: 5 of 5 tables, 1 failed"
         assert len(stream.getvalue().splitlines()) < 6
 
-    def test_a_terminal_gets_a_bar(self) -> None:
+    def test_terminal_gets_a_progress_bar(self) -> None:
         class Terminal(io.StringIO):
             def isatty(self) -> bool:
                 return True

@@ -168,14 +168,14 @@ TURNS: dict[str, Turn] = {
 
 
 @pytest.mark.parametrize("name", TURNS)
-def test_what_was_acknowledged_while_a_job_runs_is_so_and_nothing_else(tmp_path: Path, name: str) -> None:
+def test_acknowledged_writes_during_a_job_are_all_kept(tmp_path: Path, name: str) -> None:
     # Each way of keeping tables that knows renames has half of the jobs.
     mode = V2 if list(TURNS).index(name) % 2 else COMPATIBILITY
     _check_history(local_place(tmp_path / "root", {**mode, "clock_skew": "0s"}), name)
 
 
 @pytest.mark.parametrize("name", ["compact", "clean in tasks"])
-def test_so_it_is_on_s3(s3: S3Place, name: str) -> None:
+def test_acknowledged_writes_during_a_job_on_s3_are_all_kept(s3: S3Place, name: str) -> None:
     _check_history(replace(s3, mode=V2), name)
 
 
@@ -206,7 +206,7 @@ STORMS: dict[str, Job] = {
 
 
 @pytest.mark.parametrize("name", STORMS)
-def test_a_storm_of_the_same_job_ends_with_all_done(tmp_path: Path, name: str) -> None:
+def test_concurrent_runs_of_the_same_job_all_succeed(tmp_path: Path, name: str) -> None:
     place = local_place(tmp_path / "root", V2)
     make(place)
     opened(place).create_scalar_index("id", "BTREE", train=False)
@@ -224,7 +224,7 @@ def test_a_storm_of_the_same_job_ends_with_all_done(tmp_path: Path, name: str) -
     assert (len(opened(place).get_fragments()) < ROWS // PER_FRAGMENT) == (name == "compact")
 
 
-def test_a_storm_of_purges_ends_with_all_gone(tmp_path: Path) -> None:
+def test_concurrent_purges_remove_every_expired_table(tmp_path: Path) -> None:
     place = local_place(tmp_path / "root", {**COMPATIBILITY, "clock_skew": "0s"})
     create(place.open(), "live")
     gone = [(f"expired{number}",) for number in range(3)]

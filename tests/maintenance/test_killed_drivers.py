@@ -30,7 +30,7 @@ LEFT_BEHIND = CleanUp(CleanupPolicy(retain_versions=1, delete_unverified=True), 
 
 
 @pytest.mark.parametrize(("name", "mode"), list(zip(NAMES, [V1, V2, V1, V2, V2], strict=True)), ids=NAMES)
-def test_a_job_killed_before_its_commit_is_done_once_by_the_next_run(
+def test_job_killed_before_its_commit_is_done_once_by_the_next_run(
     tmp_path: Path, name: str, mode: dict[str, str]
 ) -> None:
     place = local_place(tmp_path / "root", mode)

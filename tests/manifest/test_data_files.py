@@ -78,7 +78,7 @@ def check(manifest: LanceManifest, asked: Sequence[str]) -> None:
 @pytest.mark.parametrize("small_rows", [4, data_files.SMALL_ROWS_AFAR])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.usefixtures("tiny_files")
-def test_after_any_changes_lookups_and_listings_tell_what_is_there(
+def test_cached_lookups_and_listings_match_the_table_after_any_changes(
     tmp_path: Path, seed: int, small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     substitute(monkeypatch, "manifest.small_rows", small_rows)
@@ -109,7 +109,7 @@ def test_after_any_changes_lookups_and_listings_tell_what_is_there(
         check(open_manifest(tmp_path), names)
 
 
-def test_a_removed_row_of_a_large_file_is_not_listed_and_the_file_is_not_read_again(
+def test_row_removed_from_a_large_file_is_unlisted_without_rereading_the_file(
     manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(manifest, added=[table(f"t{number:04d}") for number in range(2000)])
@@ -129,7 +129,7 @@ def test_a_removed_row_of_a_large_file_is_not_listed_and_the_file_is_not_read_ag
     assert len(read) == 1
 
 
-def test_a_removed_row_of_a_small_file_is_gone_and_the_file_is_not_read_again(
+def test_row_removed_from_a_small_file_is_unlisted_without_rereading_the_file(
     manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     substitute(monkeypatch, "manifest.head_rows", 3)
@@ -148,7 +148,7 @@ def test_a_removed_row_of_a_small_file_is_gone_and_the_file_is_not_read_again(
 
 
 @pytest.mark.usefixtures("tiny_files")
-def test_a_restored_version_is_not_taken_for_one_with_as_many_deletions(manifest: LanceManifest) -> None:
+def test_restored_version_is_not_confused_with_one_of_equal_deletion_count(manifest: LanceManifest) -> None:
     names = [f"t{number}" for number in range(8)]
     write(manifest, added=[table(each) for each in names])
     write(manifest, added=[table("other")])
@@ -162,7 +162,7 @@ def test_a_restored_version_is_not_taken_for_one_with_as_many_deletions(manifest
 
 
 @pytest.mark.usefixtures("tiny_files")
-def test_a_manifest_with_stable_row_ids_is_read_and_changed(manifest: LanceManifest) -> None:
+def test_manifest_with_stable_row_ids_is_read_and_changed(manifest: LanceManifest) -> None:
     names = [f"t{number}" for number in range(8)]
     rows = pa.Table.from_pylist(
         [{"object_id": each, "object_type": "table", "location": f"{each}.lance"} for each in names], SCHEMA
@@ -173,7 +173,7 @@ def test_a_manifest_with_stable_row_ids_is_read_and_changed(manifest: LanceManif
         check(manifest, names)
 
 
-def test_a_version_is_read_as_it_was_after_later_ones_were(manifest: LanceManifest) -> None:
+def test_older_snapshot_still_reads_its_own_version(manifest: LanceManifest) -> None:
     write(manifest, added=[table(f"t{number:04d}") for number in range(1000)])
     old = manifest.latest()
     write(manifest, removed=["t0000"])
@@ -184,7 +184,9 @@ def test_a_version_is_read_as_it_was_after_later_ones_were(manifest: LanceManife
 
 
 @pytest.mark.usefixtures("tiny_files")
-def test_more_ids_than_are_kept_are_found(manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookups_beyond_the_cache_size_find_every_id(
+    manifest: LanceManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     substitute(monkeypatch, "manifest.most_known_ids", 3)
     names = [f"t{number}" for number in range(8)]
     write(manifest, added=[table(each) for each in names])

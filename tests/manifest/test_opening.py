@@ -60,7 +60,7 @@ def reader(tmp_path: Path, writer: LanceManifest, storage: _DiskAfar) -> LanceMa
     return manifest
 
 
-def test_an_unchanged_manifest_costs_one_look(reader: LanceManifest, storage: _DiskAfar) -> None:
+def test_reading_an_unchanged_manifest_costs_one_request(reader: LanceManifest, storage: _DiskAfar) -> None:
     first = reader.latest()
     storage.looked_for.clear()
     assert reader.latest() is first
@@ -68,7 +68,7 @@ def test_an_unchanged_manifest_costs_one_look(reader: LanceManifest, storage: _D
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3, 7, 20])
-def test_commits_of_others_are_seen_at_once(
+def test_commits_of_other_clients_are_seen_immediately(
     writer: LanceManifest, reader: LanceManifest, storage: _DiskAfar, commits: int
 ) -> None:
     for number in range(commits):
@@ -80,14 +80,14 @@ def test_commits_of_others_are_seen_at_once(
     assert len(storage.looked_for) <= 2 + 2 * commits.bit_length()
 
 
-def test_what_upkeep_commits_is_stepped_over(writer: LanceManifest, reader: LanceManifest) -> None:
+def test_reader_skips_the_versions_committed_by_upkeep(writer: LanceManifest, reader: LanceManifest) -> None:
     add(writer, "second")
     keep_up(writer)
     add(writer, "third")
     assert set(reader.latest().get(["second", "third"])) == {"second", "third"}
 
 
-class TestATableThatSomebodyReplaced:
+class TestReplacedManifest:
     @pytest.fixture(autouse=True)
     def _replace(self, tmp_path: Path, reader: LanceManifest, writer: LanceManifest) -> None:
         add(writer, "second")
@@ -95,10 +95,10 @@ class TestATableThatSomebodyReplaced:
         shutil.rmtree(tmp_path / "__manifest")
         add(open_manifest(tmp_path, LocalDiskStorage(str(tmp_path))), "other")
 
-    def test_is_noticed_at_once_on_a_disk(self, writer: LanceManifest) -> None:
+    def test_replaced_manifest_is_noticed_immediately_on_disk(self, writer: LanceManifest) -> None:
         assert set(writer.latest().get(["second", "other"])) == {"other"}
 
-    def test_is_noticed_soon_on_an_object_store(
+    def test_replaced_manifest_is_noticed_soon_on_an_object_store(
         self, reader: LanceManifest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = since_boot()

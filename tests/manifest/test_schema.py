@@ -166,7 +166,7 @@ UNREADABLE = {"a file", "garbage", "data files cut", "data files gone"}
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_is_no_manifest_is_refused_by_every_operation_and_left_as_it_is(kind: str, lake: Lake) -> None:
+def test_invalid_manifest_is_refused_by_every_operation_and_left_unchanged(kind: str, lake: Lake) -> None:
     BROKEN[kind](lake)
     before = lake.files()
     calls = READS | WRITES
@@ -184,7 +184,7 @@ def test_what_is_no_manifest_is_refused_by_every_operation_and_left_as_it_is(kin
     assert tables(v1) == ([] if lake.is_v2 else ["root"]), "directories can still be listed"
 
 
-def test_an_empty_folder_in_its_place_is_no_manifest_yet(lake: Lake) -> None:
+def test_empty_manifest_folder_counts_as_no_manifest(lake: Lake) -> None:
     shutil.rmtree(lake.folder / "__manifest")
     (lake.folder / "__manifest").mkdir()
     catalog = lake.open()
@@ -195,7 +195,7 @@ def test_an_empty_folder_in_its_place_is_no_manifest_yet(lake: Lake) -> None:
 
 class TestFeatureFlags:
     @pytest.mark.parametrize("flags", ["1", "2", str(1 << 40), str(2**64 - 1)])
-    def test_a_reader_flag_that_we_do_not_know_refuses_everything(self, flags: str, lake: Lake) -> None:
+    def test_unknown_reader_flag_refuses_every_operation(self, flags: str, lake: Lake) -> None:
         manifest(lake).update_metadata({READER_FLAGS_KEY: flags})
         before = lake.files()
         for call in (READS | WRITES).values():
@@ -205,7 +205,7 @@ class TestFeatureFlags:
         assert lake.files() == before
 
     @pytest.mark.parametrize("flags", ["1", str(1 << 33), str(2**64 - 1)])
-    def test_a_writer_flag_that_we_do_not_know_refuses_changes(self, flags: str, lake: Lake) -> None:
+    def test_unknown_writer_flag_refuses_changes_but_not_reads(self, flags: str, lake: Lake) -> None:
         manifest(lake).update_metadata({WRITER_FLAGS_KEY: flags})
         before = lake.table_files()
         for name in ("list_tables", "describe_table", "list_dropped_tables"):
@@ -223,13 +223,13 @@ class TestFeatureFlags:
         assert lake.table_files() == before, "no file is left behind either"
 
     @pytest.mark.parametrize("key", [READER_FLAGS_KEY, WRITER_FLAGS_KEY])
-    def test_flags_that_are_no_number_are_damage(self, key: str, lake: Lake) -> None:
+    def test_non_numeric_flags_are_an_invalid_state(self, key: str, lake: Lake) -> None:
         for text in ("", "x", "-1", "0x1", "٣"):
             manifest(lake).update_metadata({key: text})
             with refused(INVALID_TABLE_STATE):
                 spaces(lake.open(), "new")
 
-    def test_no_flags_set_mean_nothing(self, lake: Lake) -> None:
+    def test_cleared_flags_are_ignored(self, lake: Lake) -> None:
         manifest(lake).update_metadata({READER_FLAGS_KEY: "0", WRITER_FLAGS_KEY: "0", "other": "x"})
         spaces(lake.open(), "new")
         assert namespaces(lake.open()) == ["a", "new"]
@@ -242,9 +242,9 @@ def rewrite(lake: Lake, object_id: str, **columns: str) -> None:
     manifest(lake).update(quoted, where=f"object_id = '{object_id}'")
 
 
-class TestDamagedRows:
+class TestCorruptRows:
     @pytest.mark.parametrize("text", ["not json", "[]", '"text"', "7", '{"n": 1}', '{"n": null}', '{"n":'])
-    def test_metadata_that_is_no_map_of_strings_damages_its_row_alone(self, text: str, lake: Lake) -> None:
+    def test_invalid_metadata_affects_only_its_own_row(self, text: str, lake: Lake) -> None:
         rewrite(lake, "a$t", metadata=text)
         before = lake.files()
         for name in ("drop_table", "rename_table", "deregister_table", "protect"):
@@ -260,7 +260,7 @@ class TestDamagedRows:
         assert_whole(lake.open(), "root", 3)
         assert lake.manifest_rows()["a$t"]["metadata"] == text
 
-    def test_an_id_that_is_there_twice_is_refused(self, lake: Lake) -> None:
+    def test_duplicate_object_id_is_refused(self, lake: Lake) -> None:
         table = manifest(lake).to_table(filter="object_id = 'a$t'")
         lance.write_dataset(table, str(lake.folder / "__manifest"), mode="append")
         before = lake.files()
@@ -278,14 +278,14 @@ class TestDamagedRows:
         assert rows(lake.open(), "a/other") == [4]
         assert len(manifest(lake).to_table(filter="object_id = 'a$t'")) == 2, "it is left for scrub()"
 
-    def test_a_table_without_a_location_is_not_found(self, lake: Lake) -> None:
+    def test_table_without_a_location_is_not_found(self, lake: Lake) -> None:
         manifest(lake).update({"location": "null"}, where="object_id = 'a$t'")
         with refused(4):
             describe(lake.open(), "a/t")
         make(lake.open(), "a/other", 4)
         assert_whole(lake.open(), "a/other", 4)
 
-    def test_a_dropped_row_whose_marker_is_damaged_is_left_alone(self, lake: Lake) -> None:
+    def test_dropped_row_with_a_corrupt_marker_is_left_alone(self, lake: Lake) -> None:
         found = lake.manifest_rows()
         dropped = {key: str(found[key]["location"]) for key in found if key.startswith("__dropped$")}
         (object_id,) = (key for key, location in dropped.items() if location.endswith("a$gone"))
@@ -299,8 +299,8 @@ class TestDamagedRows:
         assert_whole(lake.open(), "root", 3)
 
 
-class TestWhatWeDoNotKnow:
-    def test_unknown_columns_survive_our_writes(self, lake: Lake) -> None:
+class TestUnknownContent:
+    def test_unknown_columns_survive_writes(self, lake: Lake) -> None:
         manifest(lake).add_columns({"extra": "concat('x ', object_id)"})
         catalog = lake.open()
         rename(catalog, "a/t", "a/moved")
@@ -317,7 +317,7 @@ class TestWhatWeDoNotKnow:
         assert found.keys() <= {*lake.manifest_rows(), *found}
         assert lake.manifest_rows()["a$gone"]["extra"].startswith("x __dropped$")
 
-    def test_unknown_properties_survive_our_writes(self, lake: Lake) -> None:
+    def test_unknown_properties_survive_writes(self, lake: Lake) -> None:
         rewrite(lake, "a$t", metadata='{"n": "1", "vendor.key": "é \\"x\\"", "relance.future": "1"}')
         catalog = lake.open()
         assert describe(catalog, "a/t").properties == {"n": "1", "vendor.key": 'é "x"'}
@@ -331,7 +331,7 @@ class TestWhatWeDoNotKnow:
         make(catalog, "a/moved", 2, mode="overwrite", properties={"n": "2"})
         assert json.loads(lake.manifest_rows()["a$moved"]["metadata"])["relance.future"] == "1"
 
-    def test_base_objects_survive_our_writes(self, lake: Lake) -> None:
+    def test_base_objects_survive_writes(self, lake: Lake) -> None:
         row = manifest(lake).to_table(filter="object_id = 'a$t'").to_pylist()[0]
         changed = pa.Table.from_pylist([{**row, "base_objects": ["x", "y"]}], schema=SCHEMA)
         merge = manifest(lake).merge_insert("object_id").when_matched_update_all()
@@ -339,7 +339,7 @@ class TestWhatWeDoNotKnow:
         rename(lake.open(), "a/t", "a/moved")
         assert lake.manifest_rows()["a$moved"]["base_objects"] == ["x", "y"]
 
-    def test_objects_of_an_unknown_type_stay_and_keep_their_ids(self, lake: Lake) -> None:
+    def test_objects_of_an_unknown_type_are_kept_and_block_their_ids(self, lake: Lake) -> None:
         view = pa.Table.from_pylist([{"object_id": "a$v", "object_type": "view"}], schema=SCHEMA)
         lance.write_dataset(view, str(lake.folder / "__manifest"), mode="append")
         catalog = lake.open()
@@ -357,7 +357,7 @@ class TestWhatWeDoNotKnow:
             catalog.drop_namespace({"id": ["a"]})
         assert lake.manifest_rows()["a$v"]["object_type"] == "view"
 
-    def test_other_metadata_of_the_table_survives(self, lake: Lake) -> None:
+    def test_other_table_metadata_survives_writes(self, lake: Lake) -> None:
         manifest(lake).update_metadata({"vendor": "x"})
         manifest(lake).update_config({"lance.something": "y"})
         catalog = lake.open()

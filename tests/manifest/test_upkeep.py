@@ -98,9 +98,7 @@ class WriteAndKeep(Action):
         return rounds, removed
 
 
-def test_upkeep_that_removes_versions_disturbs_neither_readers_nor_writers(
-    crew: Team, tmp_path: Path
-) -> None:
+def test_upkeep_that_removes_versions_disturbs_no_readers_or_writers(crew: Team, tmp_path: Path) -> None:
     root = tmp_path / "root"
     catalog = open_root(root, V2)
     spaces(catalog, "s")
@@ -153,7 +151,7 @@ class TestRemovedVersions:
             lambda catalog: catalog.table_status(["s", "g"]).id,
         ],
     )
-    def test_a_read_of_a_version_that_was_removed_is_done_again(
+    def test_read_of_a_removed_version_is_retried(
         self, read: Callable[[DirectoryNamespace], Any], mode: dict[str, str], tmp_path: Path
     ) -> None:
         root = tmp_path / "root"
@@ -176,7 +174,7 @@ class TestRemovedVersions:
             assert read(reader) == expected
         assert not answers
 
-    def test_a_change_planned_on_a_version_that_was_removed_is_planned_again(self, tmp_path: Path) -> None:
+    def test_change_planned_on_a_removed_version_is_planned_again(self, tmp_path: Path) -> None:
         root = tmp_path / "root"
         one, other = open_root(root, V2), open_root(root, V2)
         spaces(one, "a")
@@ -184,7 +182,7 @@ class TestRemovedVersions:
         spaces(one, "e")
         assert namespaces(other) == ["a", "b", "c", "d", "e"]
 
-    def test_what_was_read_too_long_ago_is_not_committed_on(self, tmp_path: Path) -> None:
+    def test_change_based_on_an_outdated_snapshot_is_refused(self, tmp_path: Path) -> None:
         root = tmp_path / "root"
         one, other = open_root(root, V2), open_root(root, V2)
         spaces(one, "a")
@@ -195,7 +193,7 @@ class TestRemovedVersions:
             manifest.commit(stale, Change(added=(Entry("late", ObjectType.NAMESPACE),)))
         assert sorted(check_rows(root).live) == ["a", "b", "c", "d"]
 
-    def test_a_manifest_whose_latest_version_vanishes_is_not_taken_for_none(self, tmp_path: Path) -> None:
+    def test_manifest_whose_latest_version_vanishes_is_read_again(self, tmp_path: Path) -> None:
         root = tmp_path / "root"
         catalog = open_root(root, V2)
         spaces(catalog, "a")
@@ -212,7 +210,7 @@ class TestRemovedVersions:
             assert namespaces(open_root(root, V2)) == ["a"]
         assert len(calls) == 2
 
-    def test_a_damaged_latest_version_is_told_and_not_read_for_ever(self, tmp_path: Path) -> None:
+    def test_corrupt_latest_version_raises_an_internal_error(self, tmp_path: Path) -> None:
         root = tmp_path / "root"
         spaces(open_root(root, V2), "a")
         for each in (root / "__manifest" / "data").iterdir():
@@ -222,7 +220,7 @@ class TestRemovedVersions:
         with pytest.raises(InternalError):
             spaces(open_root(root, V2), "b")
 
-    def test_a_commit_whose_trace_was_removed_is_reported_as_unknown(self, tmp_path: Path) -> None:
+    def test_commit_whose_version_was_removed_is_reported_as_unknown(self, tmp_path: Path) -> None:
         root = tmp_path / "root"
         one, other = open_root(root, V2), open_root(root, V2)
         spaces(one, "a")
@@ -271,7 +269,7 @@ class TestIndexes:
             namespaces(catalog),
         ]
 
-    def test_lookups_say_the_same_with_and_without_indexes(self, root: Path) -> None:
+    def test_lookups_agree_with_and_without_indexes(self, root: Path) -> None:
         catalog = open_root(root, {**V2, "manifest_upkeep": "false"})
         without = self.looks(root)
         assert len(without[0]) == 86
@@ -284,7 +282,7 @@ class TestIndexes:
         catalog.maintain_manifest()
         assert self.looks(root) == without
 
-    def test_indexes_come_back_after_a_native_write_dropped_them(self, root: Path) -> None:
+    def test_indexes_are_rebuilt_after_a_native_write_dropped_them(self, root: Path) -> None:
         catalog = open_root(root, {**V2, "manifest_upkeep": "false"})
         catalog.maintain_manifest()
         before = self.looks(root)
@@ -301,7 +299,7 @@ class TestIndexes:
         native.create_namespace(CreateNamespaceRequest(id=["o"]))
         assert namespaces(catalog) == ["m", "n", "o", "s"]
 
-    def test_they_come_back_by_themselves(self, root: Path) -> None:
+    def test_indexes_are_rebuilt_by_background_upkeep(self, root: Path) -> None:
         open_native(root, V2).create_namespace(CreateNamespaceRequest(id=["n"]))
         catalog = open_root(root, V2)
         with substituted("manifest.many_versions", 5):

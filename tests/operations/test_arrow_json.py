@@ -195,19 +195,21 @@ def assert_same(ours: JsonArrowSchema, native: JsonArrowSchema) -> None:
 
 
 @pytest.mark.parametrize("data_type", STORABLE_TYPES, ids=str)
-def test_a_column_is_rendered_as_native_renders_it(store: Store, data_type: pa.DataType) -> None:
+def test_column_type_is_rendered_as_by_the_native_client(store: Store, data_type: pa.DataType) -> None:
     stored, native = store(pa.schema([pa.field("c", data_type)]))
     assert_same(schema_to_json(stored), native)
 
 
 @pytest.mark.parametrize("field", FIELDS.values(), ids=FIELDS.keys())
-def test_the_properties_of_a_field_are_rendered_as_native_renders_them(store: Store, field: pa.Field) -> None:
+def test_field_properties_are_rendered_as_by_the_native_client(store: Store, field: pa.Field) -> None:
     stored, native = store(pa.schema([field]))
     assert_same(schema_to_json(stored), native)
 
 
 @pytest.mark.parametrize("version", STORAGE_VERSIONS)
-def test_a_blob_is_rendered_as_native_renders_it_in_every_storage_version(store: Store, version: str) -> None:
+def test_blob_is_rendered_as_by_the_native_client_in_every_storage_version(
+    store: Store, version: str
+) -> None:
     stored, native = store(pa.schema([pa.field("c", pa.large_binary(), metadata=BLOB)]), version)
     assert_same(schema_to_json(stored), native)
 
@@ -221,12 +223,12 @@ def test_a_blob_is_rendered_as_native_renders_it_in_every_storage_version(store:
     ],
     ids=["no columns", "metadata", "several columns"],
 )
-def test_a_whole_schema_is_rendered_as_native_renders_it(store: Store, schema: pa.Schema) -> None:
+def test_whole_schema_is_rendered_as_by_the_native_client(store: Store, schema: pa.Schema) -> None:
     stored, native = store(schema)
     assert_same(schema_to_json(stored), native)
 
 
-def test_an_extension_defined_in_python_is_rendered_as_native_renders_it(
+def test_registered_extension_type_is_rendered_as_by_the_native_client(
     store: Store, registered_celsius: Celsius
 ) -> None:
     stored, native = store(pa.schema([pa.field("c", registered_celsius, metadata={"key": "value"})]))
@@ -234,7 +236,7 @@ def test_an_extension_defined_in_python_is_rendered_as_native_renders_it(
     assert_same(schema_to_json(stored), native)
 
 
-def test_an_extension_that_nobody_registered_is_rendered_as_native_renders_it(store: Store) -> None:
+def test_unregistered_extension_type_is_rendered_as_by_the_native_client(store: Store) -> None:
     stored, native = store(pa.schema([pa.field("c", Celsius())]))
     assert stored.field("c").type == pa.float32()
     assert_same(schema_to_json(stored), native)
@@ -260,12 +262,12 @@ LEAVES = st.sampled_from((*PLAIN_TYPES, *TIME_TYPES, *DECIMAL_TYPES, *ARROW_EXTE
 
 @settings(max_examples=60, deadline=None, database=None)
 @given(data_type=st.recursive(LEAVES, nest, max_leaves=6))
-def test_any_nesting_is_rendered_as_native_renders_it(store: Store, data_type: pa.DataType) -> None:
+def test_nested_types_are_rendered_as_by_the_native_client(store: Store, data_type: pa.DataType) -> None:
     stored, native = store(pa.schema([pa.field("c", data_type)]))
     assert_same(schema_to_json(stored), native)
 
 
-def test_a_map_with_renamed_entries_is_rendered_with_the_names_arrow_reports(store: Store) -> None:
+def test_map_with_renamed_entries_is_rendered_with_the_names_arrow_reports(store: Store) -> None:
     renamed = pa.map_(pa.field("from", pa.string(), nullable=False), pa.field("to", pa.int32()))
     stored, native = store(pa.schema([pa.field("c", renamed)]))
     assert schema_to_json(pa.schema([pa.field("c", renamed)])) == native
@@ -273,7 +275,7 @@ def test_a_map_with_renamed_entries_is_rendered_with_the_names_arrow_reports(sto
 
 
 @pytest.mark.parametrize("data_type", [pa.uuid(), pa.bool8()], ids=str)
-def test_an_extension_stored_without_parameters_is_rendered_with_empty_ones(
+def test_extension_stored_without_parameters_is_rendered_with_empty_ones(
     store: Store, data_type: pa.DataType
 ) -> None:
     marked = pa.field(
@@ -286,7 +288,7 @@ def test_an_extension_stored_without_parameters_is_rendered_with_empty_ones(
 
 
 @pytest.mark.parametrize("parameters", [{}, {"ARROW:extension:metadata": ""}], ids=["absent", "empty"])
-def test_a_minimal_blob_is_rendered_without_parameters(store: Store, parameters: dict[str, str]) -> None:
+def test_minimal_blob_is_rendered_without_parameters(store: Store, parameters: dict[str, str]) -> None:
     storage = pa.struct([("data", pa.large_binary()), ("uri", pa.string())])
     marked = pa.field("c", storage, metadata={"ARROW:extension:name": "lance.blob.v2", **parameters})
     stored, native = store(pa.schema([marked]))
@@ -307,7 +309,7 @@ def test_a_minimal_blob_is_rendered_without_parameters(store: Store, parameters:
     ],
     ids=str,
 )
-def test_a_type_that_lance_cannot_store_is_rendered_by_its_arrow_description(
+def test_type_that_lance_cannot_store_is_rendered_by_its_arrow_name(
     store: Store, data_type: pa.DataType, expected: str
 ) -> None:
     schema = pa.schema([pa.field("c", data_type)])

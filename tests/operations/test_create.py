@@ -87,7 +87,7 @@ SPELLINGS = {
 
 
 class TestModes:
-    def test_create_makes_version_one(self, catalog: DirectoryNamespace) -> None:
+    def test_create_makes_version_1(self, catalog: DirectoryNamespace) -> None:
         response = create(catalog, "t")
         assert response.version == 1
         assert response.location == describe(catalog, "t").location
@@ -95,7 +95,7 @@ class TestModes:
         assert versions(catalog, "t") == [1]
 
     @pytest.mark.parametrize("mode", [None, *SPELLINGS["create"]])
-    def test_create_refuses_a_table_that_exists(self, mode: str | None, local: LocalPlace) -> None:
+    def test_create_of_an_existing_table_is_refused(self, mode: str | None, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t", mode=mode)
         before = local.files()
@@ -104,7 +104,7 @@ class TestModes:
         assert local.files() == before
 
     @pytest.mark.parametrize("mode", SPELLINGS["exist_ok"])
-    def test_exist_ok_leaves_a_table_that_exists_as_it_is(self, mode: str, local: LocalPlace) -> None:
+    def test_exist_ok_leaves_an_existing_table_unchanged(self, mode: str, local: LocalPlace) -> None:
         catalog = local.open()
         assert create(catalog, "t", mode=mode).version == 1
         before = local.files()
@@ -114,7 +114,7 @@ class TestModes:
         assert local.files() == before
 
     @pytest.mark.parametrize("mode", SPELLINGS["overwrite"])
-    def test_overwrite_makes_a_new_version_and_keeps_the_old_ones(self, mode: str, local: LocalPlace) -> None:
+    def test_overwrite_adds_a_version_and_keeps_the_old_ones(self, mode: str, local: LocalPlace) -> None:
         catalog = local.open()
         assert create(catalog, "t", mode=mode).version == 1
         other = pa.table({"other": ["columns"]})
@@ -123,13 +123,13 @@ class TestModes:
         assert rows(catalog, "t", version=1) == ROWS.to_pylist()
 
     @pytest.mark.parametrize("mode", ["", "bogus", "create ", "append", "drop"])
-    def test_an_unknown_mode_is_refused_and_named(self, mode: str, local: LocalPlace) -> None:
+    def test_unknown_create_mode_is_refused_and_named(self, mode: str, local: LocalPlace) -> None:
         with refused(INVALID_INPUT) as caught:
             create(local.open(), "t", mode=mode)
         assert repr(mode) in str(caught.value)
         assert not local.folder.exists()
 
-    def test_every_mode_works_on_every_store(self, catalog: DirectoryNamespace) -> None:
+    def test_every_create_mode_works_on_every_store(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         with refused(TABLE_EXISTS):
             create(catalog, "t", MORE_ROWS)
@@ -138,13 +138,13 @@ class TestModes:
         assert create(catalog, "t", MORE_ROWS, mode="overwrite").version == 2
         assert_whole(catalog, "t", MORE_ROWS)
 
-    def test_exist_ok_tells_the_latest_version(self, catalog: DirectoryNamespace) -> None:
+    def test_exist_ok_returns_the_latest_version(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         lance.write_dataset(MORE_ROWS, namespace_client=catalog, table_id=["t"], mode="append")
         assert create(catalog, "t", mode="exist_ok").version == 2
 
     @pytest.mark.parametrize("mode", SPELLINGS)
-    def test_a_deregistered_table_keeps_its_name_and_data_in_every_mode(
+    def test_create_over_a_deregistered_table_is_refused_in_every_mode(
         self, mode: str, disk: LocalPlace
     ) -> None:
         catalog: Any = disk.open()
@@ -156,20 +156,20 @@ class TestModes:
         assert "register_table" in str(caught.value)
         assert disk.files() == before
 
-    def test_properties_need_manifest_mode(self, disk: LocalPlace) -> None:
+    def test_create_with_properties_requires_a_manifest(self, disk: LocalPlace) -> None:
         with refused(UNSUPPORTED):
             create(disk.open(), "t", properties={"owner": "me"})
         assert not disk.folder.exists()
         assert create(disk.open(), "t", properties={}).version == 1
 
-    def test_a_table_can_be_created_again_after_it_was_dropped(self, catalog: DirectoryNamespace) -> None:
+    def test_dropped_table_can_be_created_again(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         drop(catalog, "t")
         create(catalog, "t", MORE_ROWS)
         assert_whole(catalog, "t", MORE_ROWS)
 
 
-class TestOverDeclared:
+class TestDeclaredTables:
     @pytest.mark.parametrize("mode", SPELLINGS)
     def test_create_fills_a_declared_table_in_every_mode(
         self, mode: str, catalog: DirectoryNamespace
@@ -179,7 +179,9 @@ class TestOverDeclared:
         assert (created.location, created.version) == (declared.location, 1)
         assert_whole(catalog, "t")
 
-    def test_a_table_that_was_declared_and_filled_exists(self, catalog: DirectoryNamespace) -> None:
+    def test_create_or_declare_of_a_filled_declared_table_is_refused(
+        self, catalog: DirectoryNamespace
+    ) -> None:
         declare(catalog, "t")
         create(catalog, "t")
         with refused(TABLE_EXISTS):
@@ -187,13 +189,13 @@ class TestOverDeclared:
         with refused(TABLE_EXISTS):
             declare(catalog, "t")
 
-    def test_a_declared_table_can_be_declared_only_once(self, catalog: DirectoryNamespace) -> None:
+    def test_second_declare_of_a_table_is_refused(self, catalog: DirectoryNamespace) -> None:
         declare(catalog, "t")
         with refused(TABLE_EXISTS) as caught:
             declare(catalog, "t")
         assert "declared" in str(caught.value)
 
-    def test_declare_accepts_its_own_location_only(self, local: LocalPlace) -> None:
+    def test_declare_accepts_only_its_own_location(self, local: LocalPlace) -> None:
         catalog = local.open()
         location = f"{local.root}/t.lance"
         for bad in ("", "other.lance", "t", "/elsewhere/t.lance", "../t.lance", f"{local.root}/x/t.lance"):
@@ -202,14 +204,14 @@ class TestOverDeclared:
         assert not local.folder.exists()
         assert declare(catalog, "t", location=location).location == location
 
-    def test_declare_with_properties_needs_manifest_mode(self, disk: LocalPlace) -> None:
+    def test_declare_with_properties_requires_a_manifest(self, disk: LocalPlace) -> None:
         with refused(UNSUPPORTED):
             declare(disk.open(), "t", properties={"owner": "me"})
         assert not disk.folder.exists()
 
 
 class TestBodies:
-    def test_a_schema_alone_gives_an_empty_table(self, catalog: DirectoryNamespace) -> None:
+    def test_body_with_only_a_schema_creates_an_empty_table(self, catalog: DirectoryNamespace) -> None:
         schema = pa.schema([pa.field("id", pa.int64()), pa.field("vector", pa.list_(pa.float32(), 2))])
         assert create(catalog, "t", schema.empty_table()).version == 1
         assert_whole(catalog, "t", schema.empty_table())
@@ -222,13 +224,15 @@ class TestBodies:
         )
         assert dataset(catalog, "t").count_rows() == 1
 
-    def test_many_batches_arrive_whole_and_in_order(self, catalog: DirectoryNamespace) -> None:
+    def test_body_of_many_batches_is_written_completely_and_in_order(
+        self, catalog: DirectoryNamespace
+    ) -> None:
         table = pa.concat_tables([pa.table({"n": range(i * 100, i * 100 + 100)}) for i in range(20)])
         create(catalog, "t", table)
         assert dataset(catalog, "t").to_table() == table.combine_chunks()
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-    def test_a_body_may_be_any_kind_of_bytes(self, kind: Callable[[bytes], Any], disk: LocalPlace) -> None:
+    def test_body_may_be_any_bytes_like_object(self, kind: Callable[[bytes], Any], disk: LocalPlace) -> None:
         catalog = disk.open()
         catalog.create_table(CreateTableRequest(id=["t"]), kind(ipc(ROWS)))
         assert_whole(catalog, "t")
@@ -252,7 +256,7 @@ class TestBodies:
         ],
     )
     @pytest.mark.parametrize("mode", SPELLINGS)
-    def test_a_bad_body_is_refused_and_nothing_is_written(
+    def test_invalid_body_is_refused_and_nothing_is_written(
         self, mode: str, body: Any, disk: LocalPlace
     ) -> None:
         catalog = disk.open()
@@ -265,7 +269,7 @@ class TestBodies:
             catalog.create_table(CreateTableRequest(id=["t"], mode=mode), body)
         assert disk.files() == before
 
-    def test_the_file_format_is_refused(self, catalog: DirectoryNamespace) -> None:
+    def test_body_in_the_arrow_file_format_is_refused(self, catalog: DirectoryNamespace) -> None:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, ROWS.schema) as writer:
             writer.write_table(ROWS)
@@ -273,7 +277,7 @@ class TestBodies:
             catalog.create_table(CreateTableRequest(id=["t"]), bytes(sink.getvalue()))
         assert_gone(catalog, "t")
 
-    def test_a_stream_cut_anywhere_is_refused_or_was_whole(self, disk: LocalPlace) -> None:
+    def test_truncated_stream_is_refused_or_read_up_to_a_batch_boundary(self, disk: LocalPlace) -> None:
         catalog = disk.open()
         whole = ipc(pa.concat_tables([ROWS, MORE_ROWS]))
         taken: set[int] = set()
@@ -291,7 +295,7 @@ class TestBodies:
     @pytest.mark.parametrize(
         "kind", [pa.decimal128(20, 2), pa.decimal256(50, 2), pa.int64(), pa.large_string()], ids=str
     )
-    def test_buffers_that_are_not_aligned_are_read_right(
+    def test_unaligned_buffers_are_read_correctly(
         self, kind: pa.DataType, shift: int, disk: LocalPlace
     ) -> None:
         values = [Decimal(number) for number in range(5)] if pa.types.is_decimal(kind) else list(range(5))
@@ -320,7 +324,7 @@ class TestBodies:
         ],
         ids=lambda column: str(column.type),
     )
-    def test_every_arrow_type_works_or_is_refused_with_nothing_to_see(
+    def test_every_arrow_type_is_stored_or_refused_without_a_trace(
         self, column: pa.Array, disk: LocalPlace
     ) -> None:
         catalog = disk.open()
@@ -334,7 +338,7 @@ class TestBodies:
         else:
             assert_whole(catalog, "t", table)
 
-    def test_two_columns_of_one_name_are_refused_with_nothing_to_see(self, disk: LocalPlace) -> None:
+    def test_duplicate_column_names_are_refused_without_a_trace(self, disk: LocalPlace) -> None:
         catalog = disk.open()
         table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
         with pytest.raises(LanceNamespaceError, match="a"):
@@ -389,7 +393,7 @@ def damaged_bodies(count: int) -> Iterator[bytes]:
         yield bytes(body)
 
 
-def test_a_damaged_body_is_refused_or_gives_a_table_that_can_be_read(disk: LocalPlace) -> None:
+def test_corrupt_body_is_refused_or_creates_a_readable_table(disk: LocalPlace) -> None:
     # In a process of its own: Lance trusts the buffers it is given, so damage may end the interpreter.
     done = subprocess.run(
         [sys.executable, "-c", DAMAGED_BODIES, disk.root, "400"], capture_output=True, text=True, check=False
@@ -428,7 +432,7 @@ class TestFailedWrites:
         substitute(monkeypatch, "tables.write_fragments", write_and_fail)
 
     @pytest.mark.parametrize("mode", SPELLINGS)
-    def test_a_write_that_fails_at_once_leaves_nothing_listed(
+    def test_write_that_fails_immediately_leaves_nothing_listed(
         self,
         mode: str,
         catalog: DirectoryNamespace,
@@ -444,7 +448,7 @@ class TestFailedWrites:
         assert_whole(catalog, "t")
 
     @pytest.mark.usefixtures("half_write")
-    def test_a_write_that_fails_half_way_leaves_nothing_listed(
+    def test_write_that_fails_halfway_leaves_nothing_listed(
         self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with pytest.raises(LanceNamespaceError, match="No space left"):
@@ -455,7 +459,7 @@ class TestFailedWrites:
         assert_whole(catalog, "t")
 
     @pytest.mark.usefixtures("half_write")
-    def test_a_declared_table_stays_declared_after_a_failed_create(
+    def test_declared_table_stays_declared_after_a_failed_create(
         self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         declare(catalog, "t")
@@ -468,7 +472,7 @@ class TestFailedWrites:
         create(catalog, "t")
         assert_whole(catalog, "t")
 
-    def test_the_cause_is_chained(
+    def test_error_of_a_failed_write_has_its_cause(
         self, local: LocalPlace, failing_write: Callable[[Exception], None]
     ) -> None:
         cause = OSError(errno.EIO, "the disk is on fire")
@@ -477,7 +481,7 @@ class TestFailedWrites:
             create(local.open(), "t")
         assert caught.value.__cause__ is cause
 
-    def test_a_root_that_cannot_be_written_to_is_a_permission_error(
+    def test_unwritable_root_raises_permission_denied(
         self, local: LocalPlace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         catalog = local.open()
@@ -496,7 +500,7 @@ class TestFailedWrites:
         create(catalog, "t")
         assert_whole(catalog, "t")
 
-    def test_a_failed_commit_leaves_nothing_listed(
+    def test_failed_commit_leaves_nothing_listed(
         self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(original: Commit) -> Commit:
@@ -513,7 +517,7 @@ class TestFailedWrites:
         create(catalog, "t")
         assert_whole(catalog, "t")
 
-    def test_a_creator_that_fails_does_not_uncover_another_that_is_killed_later(
+    def test_failed_create_does_not_expose_a_concurrent_one_that_is_killed(
         self, local: LocalPlace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         catalog = local.open()
@@ -536,7 +540,7 @@ class TestFailedWrites:
         assert data_files(local, "t")
         assert_gone(catalog, "t")
 
-    def test_an_overwrite_that_fails_leaves_the_table_as_it_was(
+    def test_failed_overwrite_leaves_the_table_unchanged(
         self, local: LocalPlace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         catalog = local.open()
@@ -553,8 +557,8 @@ class TestFailedWrites:
         assert versions(catalog, "t") == [1]
 
 
-class TestLostAnswers:
-    def test_a_commit_whose_answer_is_lost_is_a_success(
+class TestLostResponses:
+    def test_commit_with_a_lost_response_is_a_success(
         self, place: Place, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def lose_the_answer(original: Commit) -> Commit:
@@ -570,7 +574,7 @@ class TestLostAnswers:
         assert_whole(catalog, "t")
         assert len(data_files(place, "t")) == 1
 
-    def test_a_commit_that_another_creator_beat_is_no_success(
+    def test_create_that_loses_the_commit_to_another_is_a_conflict(
         self, place: Place, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         beaten_by(place.open(), monkeypatch)
@@ -581,7 +585,7 @@ class TestLostAnswers:
         assert len(data_files(place, "t")) == 1, "the loser removed its data file"
 
     @pytest.mark.parametrize(("mode", "expected"), [("exist_ok", MORE_ROWS), ("overwrite", ROWS)])
-    def test_another_mode_settles_with_the_creator_that_beat_it(
+    def test_exist_ok_and_overwrite_succeed_after_losing_the_commit(
         self,
         mode: str,
         expected: pa.Table,
@@ -594,9 +598,7 @@ class TestLostAnswers:
         assert response.version == describe(catalog, "t", load_detailed_metadata=True).version
         assert_whole(catalog, "t", expected)
 
-    def test_a_marker_that_cannot_be_understood_is_reported_and_kept(
-        self, place: Place, catalog: DirectoryNamespace
-    ) -> None:
+    def test_unreadable_marker_is_reported_and_kept(self, place: Place, catalog: DirectoryNamespace) -> None:
         place.put("t.deleted", b"x" * 100)
         with refused(INVALID_TABLE_STATE):
             create(catalog, "t")
@@ -653,7 +655,7 @@ def killed_create(place: Place, where: str) -> Iterator[None]:
 @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
 class TestKilledCreate:
     @pytest.mark.parametrize("where", ["before the data", "between data and commit"])
-    def test_nothing_is_visible_during_or_after_it_and_the_next_create_succeeds(
+    def test_killed_create_leaves_nothing_visible_and_does_not_block_the_next(
         self, where: str, place: Place
     ) -> None:
         catalog = place.open()
@@ -665,7 +667,7 @@ class TestKilledCreate:
         assert_whole(catalog, "t", MORE_ROWS)
         assert versions(catalog, "t") == [1]
 
-    def test_one_killed_after_the_commit_leaves_a_whole_table(self, place: Place) -> None:
+    def test_create_killed_after_the_commit_leaves_a_complete_table(self, place: Place) -> None:
         catalog = place.open()
         with killed_create(place, "after the commit"):
             pass
@@ -673,7 +675,7 @@ class TestKilledCreate:
         with refused(TABLE_EXISTS):
             create(catalog, "t")
 
-    def test_the_name_can_be_declared_and_written_by_pylance_afterwards(self, place: Place) -> None:
+    def test_pylance_can_write_the_table_after_a_killed_create(self, place: Place) -> None:
         catalog = place.open()
         with killed_create(place, "between data and commit"):
             pass

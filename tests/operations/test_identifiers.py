@@ -101,7 +101,7 @@ _LANCEDB_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
-def test_every_operation_refuses_a_bad_name_and_changes_nothing(name: str, local: LocalPlace) -> None:
+def test_invalid_name_is_refused_by_every_operation_and_changes_nothing(name: str, local: LocalPlace) -> None:
     catalog = local.open()
     create(catalog, "taken")
     beside = snapshot(local.folder.parent)
@@ -112,7 +112,7 @@ def test_every_operation_refuses_a_bad_name_and_changes_nothing(name: str, local
     assert snapshot(local.folder.parent) == beside
 
 
-def test_every_operation_refuses_bad_names_on_s3_and_changes_nothing(moto: S3Place) -> None:
+def test_invalid_names_on_s3_are_refused_by_every_operation(moto: S3Place) -> None:
     catalog = moto.open()
     create(catalog, "taken")
     before = moto.bucket_files()
@@ -123,14 +123,14 @@ def test_every_operation_refuses_bad_names_on_s3_and_changes_nothing(moto: S3Pla
     assert moto.bucket_files() == before
 
 
-def test_the_bad_name_and_the_reason_are_in_the_message(local: LocalPlace) -> None:
+def test_error_for_an_invalid_name_has_the_name_and_the_reason(local: LocalPlace) -> None:
     with refused(INVALID_INPUT) as caught:
         create(local.open(), "a/b")
     assert "'a/b'" in str(caught.value)
     assert "separates folders" in str(caught.value)
 
 
-def test_the_operations_above_are_all_that_take_an_id() -> None:
+def test_every_operation_that_takes_an_id_is_tested_here() -> None:
     # The last takes ids inside what it commits, and only where the catalog keeps versions.
     without_id = {"namespace_id", "list_all_tables", "batch_commit_tables"}
     implemented = {name for name in vars(DirectoryNamespace) if hasattr(LanceNamespace, name)}
@@ -138,7 +138,7 @@ def test_the_operations_above_are_all_that_take_an_id() -> None:
 
 
 @pytest.mark.parametrize("operation", TABLE_OPERATIONS)
-def test_a_table_id_must_have_parts_and_be_a_list(operation: str, local: LocalPlace) -> None:
+def test_table_id_must_be_a_non_empty_list_of_strings(operation: str, local: LocalPlace) -> None:
     for parts in ([], None, "t", 7, [7], [None], {"a": "b"}):
         with refused(INVALID_INPUT):
             TABLE_OPERATIONS[operation](local.open(), parts)
@@ -146,7 +146,7 @@ def test_a_table_id_must_have_parts_and_be_a_list(operation: str, local: LocalPl
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_child_namespaces_are_not_supported(operation: str, disk: LocalPlace) -> None:
+def test_child_namespaces_are_unsupported_without_a_manifest(operation: str, disk: LocalPlace) -> None:
     parts = ["child"] if operation in NAMESPACE_OPERATIONS else ["child", "t"]
     with refused(UNSUPPORTED):
         OPERATIONS[operation](disk.open(), parts)
@@ -154,12 +154,12 @@ def test_child_namespaces_are_not_supported(operation: str, disk: LocalPlace) ->
 
 
 @pytest.mark.parametrize("name", GOOD_NAMES, ids=ascii)
-def test_an_odd_but_good_name_works_from_end_to_end_on_disk(name: str, local: LocalPlace) -> None:
+def test_unusual_valid_name_works_end_to_end_on_disk(name: str, local: LocalPlace) -> None:
     check_from_end_to_end(local, name)
 
 
 @pytest.mark.parametrize("name", GOOD_NAMES_ON_S3, ids=ascii)
-def test_an_odd_but_good_name_works_from_end_to_end_on_s3(name: str, moto: S3Place) -> None:
+def test_unusual_valid_name_works_end_to_end_on_s3(name: str, moto: S3Place) -> None:
     check_from_end_to_end(moto, name)
 
 
@@ -184,7 +184,7 @@ def check_from_end_to_end(place: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
-def test_odd_names_live_side_by_side_and_are_sorted_by_bytes(place: Place) -> None:
+def test_unusual_names_coexist_and_are_sorted_by_bytes(place: Place) -> None:
     catalog = place.open()
     for name in GOOD_NAMES:
         create(catalog, name)
@@ -198,9 +198,7 @@ def test_odd_names_live_side_by_side_and_are_sorted_by_bytes(place: Place) -> No
 
 
 @pytest.mark.parametrize("name", ["a b", "é", "it's", "[a]", "x.lance", "😀"])
-def test_an_odd_name_can_be_declared_written_and_committed_through_the_catalog(
-    name: str, local: LocalPlace
-) -> None:
+def test_unusual_name_can_be_written_by_pylance_through_the_catalog(name: str, local: LocalPlace) -> None:
     catalog = local.open(table_version_tracking_enabled="true")
     lance.write_dataset(ROWS, namespace_client=catalog, table_id=[name], mode="create")
     lance.write_dataset(MORE_ROWS, namespace_client=catalog, table_id=[name], mode="append")
@@ -236,7 +234,7 @@ def works_or_is_refused(place: Place, name: str) -> bool:
 
 @given(name=any_name)
 @settings(max_examples=300, deadline=None)
-def test_any_name_on_disk_works_wholly_or_is_refused_with_nothing_written(name: str) -> None:
+def test_any_name_on_disk_works_or_is_refused_without_a_trace(name: str) -> None:
     with tempfile.TemporaryDirectory() as sandbox:
         place = local_place(Path(sandbox, "root"))
         worked = works_or_is_refused(place, name)
@@ -246,7 +244,7 @@ def test_any_name_on_disk_works_wholly_or_is_refused_with_nothing_written(name: 
 
 @given(name=any_name)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_name_on_s3_works_wholly_or_is_refused_with_nothing_written(
+def test_any_name_on_s3_works_or_is_refused_without_a_trace(
     name: str, moto_server: S3Server, moto_bucket: str
 ) -> None:
     place = S3Place(moto_server, moto_bucket, uuid.uuid4().hex)

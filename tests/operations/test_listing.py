@@ -74,24 +74,24 @@ def put_table(place: Place, name: str) -> None:
     place.put(f"{name}.lance/{ANY_VERSION}", b"manifest")
 
 
-def test_a_root_that_does_not_exist_lists_nothing_and_is_not_created(local: LocalPlace) -> None:
+def test_listing_a_missing_root_is_empty_and_does_not_create_it(local: LocalPlace) -> None:
     assert names(local.open()) == []
     assert not local.folder.exists()
 
 
-def test_an_empty_root_lists_nothing(place: Place, catalog: DirectoryNamespace) -> None:
+def test_listing_an_empty_root_is_empty(place: Place, catalog: DirectoryNamespace) -> None:
     assert names(catalog) == []
     assert page(catalog, limit=5).page_token is None
     assert place.files() == {}
 
 
-def test_names_are_sorted_by_their_bytes(catalog: DirectoryNamespace) -> None:
+def test_tables_are_sorted_by_their_utf_8_bytes(catalog: DirectoryNamespace) -> None:
     for name in UNSORTED:
         declare(catalog, name)
     assert names(catalog) == ["A", "B", "_u", "a", "t", "t-x", "t.x", "z10", "z9", "é", "日", "😀"]
 
 
-def test_a_table_that_another_client_made_is_seen_at_once(place: Place, catalog: DirectoryNamespace) -> None:
+def test_changes_of_another_client_are_listed_immediately(place: Place, catalog: DirectoryNamespace) -> None:
     create(catalog, "mine")
     create(place.open(), "theirs")
     assert names(catalog) == ["mine", "theirs"]
@@ -107,31 +107,31 @@ class TestPages:
             create(catalog, name)
         return catalog
 
-    def test_a_limit_cuts_the_page_and_gives_a_token(self, catalog: DirectoryNamespace) -> None:
+    def test_limit_cuts_the_page_and_returns_a_token(self, catalog: DirectoryNamespace) -> None:
         response = page(catalog, limit=2)
         assert (response.tables, response.page_token) == (["a", "b"], "b")
 
-    def test_the_last_page_has_no_token_even_when_it_is_full(self, catalog: DirectoryNamespace) -> None:
+    def test_last_page_has_no_token_even_when_it_is_full(self, catalog: DirectoryNamespace) -> None:
         assert page(catalog, limit=5).page_token is None
         response = page(catalog, limit=2, page_token="c")
         assert (response.tables, response.page_token) == (["d", "e"], None)
 
-    def test_a_token_need_not_be_a_name(self, catalog: DirectoryNamespace) -> None:
+    def test_page_token_need_not_be_a_table_name(self, catalog: DirectoryNamespace) -> None:
         assert page(catalog, page_token="bb").tables == ["c", "d", "e"]
         assert page(catalog, page_token="zz").tables == []
 
-    def test_an_empty_token_means_the_start(self, catalog: DirectoryNamespace) -> None:
+    def test_empty_page_token_means_the_start(self, catalog: DirectoryNamespace) -> None:
         assert page(catalog, page_token="", limit=1).tables == ["a"]
 
-    def test_a_limit_of_zero_gives_nothing(self, catalog: DirectoryNamespace) -> None:
+    def test_limit_of_zero_returns_nothing(self, catalog: DirectoryNamespace) -> None:
         response = page(catalog, limit=0)
         assert (response.tables, response.page_token) == ([], None)
 
-    def test_a_negative_limit_means_no_limit(self, catalog: DirectoryNamespace) -> None:
+    def test_negative_limit_means_no_limit(self, catalog: DirectoryNamespace) -> None:
         response = page(catalog, limit=-1)
         assert (response.tables, response.page_token) == (["a", "b", "c", "d", "e"], None)
 
-    def test_a_page_goes_on_after_a_name_that_was_dropped_meanwhile(
+    def test_page_token_of_a_dropped_table_still_works(
         self, local: LocalPlace, catalog: DirectoryNamespace
     ) -> None:
         token = page(catalog, limit=3).page_token
@@ -145,13 +145,13 @@ class TestPages:
         local.put("c.lance/.lance-deregistered")
         assert walk(catalog, 2) == [["a", "d"], ["e"]]
 
-    def test_declared_tables_do_not_shorten_a_page_without_them(self, catalog: DirectoryNamespace) -> None:
+    def test_excluded_declared_tables_do_not_shorten_a_page(self, catalog: DirectoryNamespace) -> None:
         for name in ("aa", "bb", "cc"):
             declare(catalog, name)
         assert walk(catalog, 2, include_declared=False) == [["a", "b"], ["c", "d"], ["e"]]
         assert walk(catalog, 3) == [["a", "aa", "b"], ["bb", "c", "cc"], ["d", "e"]]
 
-    def test_list_all_tables_pages_in_the_same_way(self, catalog: DirectoryNamespace) -> None:
+    def test_list_all_tables_uses_the_same_pages(self, catalog: DirectoryNamespace) -> None:
         response = catalog.list_all_tables(ListTablesRequest(limit=3))
         assert (response.tables, response.page_token) == (["a", "b", "c"], "c")
         rest = catalog.list_all_tables(ListTablesRequest(limit=3, page_token="c"))
@@ -165,7 +165,7 @@ usable_names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8).fil
 
 @given(chosen=st.sets(usable_names, max_size=12), limit=st.integers(1, 13))
 @settings(max_examples=60, deadline=None)
-def test_walking_the_pages_gives_every_name_once_in_order(chosen: set[str], limit: int) -> None:
+def test_pages_list_every_table_once_in_order(chosen: set[str], limit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = local_place(Path(folder))
         for name in chosen:
@@ -176,23 +176,25 @@ def test_walking_the_pages_gives_every_name_once_in_order(chosen: set[str], limi
 
 
 class TestDeclaredTables:
-    def test_they_are_listed_unless_asked_otherwise(self, catalog: DirectoryNamespace) -> None:
+    def test_declared_tables_are_listed_unless_excluded(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "created")
         declare(catalog, "declared")
         assert names(catalog) == ["created", "declared"]
         assert names(catalog, include_declared=True) == ["created", "declared"]
         assert names(catalog, include_declared=False) == ["created"]
 
-    def test_one_counts_as_created_once_pylance_wrote_to_it(self, catalog: DirectoryNamespace) -> None:
+    def test_declared_table_counts_as_created_after_a_pylance_write(
+        self, catalog: DirectoryNamespace
+    ) -> None:
         lance.write_dataset(ROWS, namespace_client=catalog, table_id=["t"], mode="create")
         assert names(catalog, include_declared=False) == ["t"]
 
-    def test_one_counts_as_created_once_create_table_wrote_to_it(self, catalog: DirectoryNamespace) -> None:
+    def test_declared_table_counts_as_created_after_create_table(self, catalog: DirectoryNamespace) -> None:
         declare(catalog, "t")
         create(catalog, "t")
         assert names(catalog, include_declared=False) == ["t"]
 
-    def test_one_declared_by_a_client_that_leaves_no_sign_is_known_too(
+    def test_table_declared_by_a_client_without_signs_is_recognised(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         place.put("theirs.lance/.lance-reserved", b"reserved")
@@ -200,7 +202,7 @@ class TestDeclaredTables:
         assert names(catalog, include_declared=False) == []
 
     @pytest.mark.parametrize("place", ["disk", "memory"], indirect=True)
-    def test_one_declared_by_another_client_in_a_root_of_ours_is_known_on_disk(
+    def test_table_declared_by_another_client_on_disk_is_recognised(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "ours")
@@ -210,7 +212,7 @@ class TestDeclaredTables:
 
 
 class TestListAllTables:
-    def test_it_shows_what_list_tables_shows(self, catalog: DirectoryNamespace) -> None:
+    def test_list_all_tables_lists_the_same_tables_as_list_tables(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "b")
         declare(catalog, "a")
         create(catalog, "hidden")
@@ -219,8 +221,8 @@ class TestListAllTables:
         assert catalog.list_all_tables(ListTablesRequest(include_declared=False)).tables == ["b"]
 
 
-class TestWhatIsNoTable:
-    def test_loose_files_and_foreign_things_are_never_listed_deleted_or_an_error(
+class TestUnrelatedFiles:
+    def test_unrelated_files_are_never_listed_or_deleted(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         foreign = {
@@ -251,7 +253,7 @@ class TestWhatIsNoTable:
         after = place.files()
         assert {key: after.get(key) for key in foreign} == foreign
 
-    def test_a_loose_file_is_not_a_table_and_survives_attempts_to_use_its_name(
+    def test_loose_file_is_no_table_and_is_never_deleted(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         place.put("x.lance", b"a file")
@@ -262,7 +264,7 @@ class TestWhatIsNoTable:
         assert place.files()["x.lance"] == b"a file"
         assert names(catalog) == []
 
-    def test_a_loose_file_blocks_its_name_on_disk_with_a_clean_error(self, local: LocalPlace) -> None:
+    def test_loose_file_on_disk_blocks_its_name_with_a_clean_error(self, local: LocalPlace) -> None:
         catalog: Any = local.open()
         local.put("x.lance", b"a file")
         for attempt in (create, declare):
@@ -271,7 +273,7 @@ class TestWhatIsNoTable:
         assert local.files()["x.lance"] == b"a file"
         assert_gone(catalog, "x")
 
-    def test_a_loose_object_does_not_block_its_name_on_s3(self, moto: S3Place) -> None:
+    def test_loose_object_on_s3_does_not_block_its_name(self, moto: S3Place) -> None:
         moto.put("x.lance", b"a file")
         catalog = moto.open()
         create(catalog, "x")
@@ -289,7 +291,7 @@ class TestWhatIsNoTable:
         assert not exists(catalog, "empty")
         assert (local.folder / "empty.lance").is_dir()
 
-    def test_folders_that_hold_only_empty_folders_are_never_listed(self, local: LocalPlace) -> None:
+    def test_folders_containing_only_empty_folders_are_never_listed(self, local: LocalPlace) -> None:
         catalog = local.open()
         (local.folder / "hollow.lance" / "data").mkdir(parents=True)
         (local.folder / "hollow2.lance" / "_versions").mkdir(parents=True)
@@ -298,13 +300,13 @@ class TestWhatIsNoTable:
         assert not exists(catalog, "hollow")
         assert not exists(catalog, "hollow2")
 
-    def test_an_empty_folder_does_not_block_its_name(self, local: LocalPlace) -> None:
+    def test_empty_folder_does_not_block_its_name(self, local: LocalPlace) -> None:
         (local.folder / "t.lance" / "data").mkdir(parents=True)
         catalog = local.open()
         create(catalog, "t")
         assert_whole(catalog, "t")
 
-    def test_folder_objects_on_s3_are_no_error_and_do_not_block_names(self, moto: S3Place) -> None:
+    def test_folder_objects_on_s3_do_not_block_names(self, moto: S3Place) -> None:
         # Consoles and Hadoop tools write empty objects whose key ends in a slash.
         for key in ("", "plain/", "t.lance/", "t.lance/data/"):
             moto.put(key)
@@ -317,7 +319,7 @@ class TestWhatIsNoTable:
         drop(catalog, "t")
         assert not exists(catalog, "t")
 
-    def test_a_folder_object_on_s3_hides_no_table_beside_it(self, moto: S3Place) -> None:
+    def test_folder_object_on_s3_hides_no_other_table(self, moto: S3Place) -> None:
         # Such a key loses its slash on the way to us, and then is no longer where its bytes belong.
         moto.put("t.lance/")
         moto.put("z.txt")
@@ -348,7 +350,7 @@ class TestWhatIsNoTable:
         assert (local.folder / "linked.lance").is_symlink()
 
     @pytest.mark.parametrize("mode", ["create", "exist_ok", "overwrite"])
-    def test_nothing_is_written_through_a_symbolic_link(
+    def test_create_through_a_symbolic_link_is_refused(
         self, mode: str, local: LocalPlace, tmp_path: Path
     ) -> None:
         outside = tmp_path / "outside"
@@ -363,14 +365,14 @@ class TestWhatIsNoTable:
         assert snapshot(outside) == {}
         assert_gone(catalog, "t")
 
-    def test_a_root_behind_a_symbolic_link_works(self, tmp_path: Path) -> None:
+    def test_root_behind_a_symbolic_link_works(self, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "real")
         catalog = local_place(tmp_path / "link").open()
         create(catalog, "t")
         assert_whole(catalog, "t")
 
-    def test_names_that_are_not_text_are_no_error(self, local: LocalPlace) -> None:
+    def test_file_names_that_are_not_utf_8_cause_no_error(self, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t")
         folder = os.fsencode(local.folder)
@@ -382,7 +384,7 @@ class TestWhatIsNoTable:
         drop(catalog, "t")
         assert_gone(catalog, "t")
 
-    def test_a_neighbour_whose_name_starts_like_the_root_is_not_in_it(self, moto: S3Place) -> None:
+    def test_neighbour_with_the_roots_name_as_a_prefix_is_not_listed(self, moto: S3Place) -> None:
         create(S3Place(moto.server, moto.bucket, f"{moto.prefix}2").open(), "theirs")
         create(S3Place(moto.server, moto.bucket, f"{moto.prefix}/below").open(), "below")
         catalog = moto.open()
@@ -390,9 +392,9 @@ class TestWhatIsNoTable:
         assert names(catalog) == ["ours"]
 
 
-class TestHiddenByAnotherClient:
+class TestNativeMarkers:
     @pytest.mark.parametrize("body", [b"reserved", b""])
-    def test_the_marker_inside_a_table_hides_it_from_the_listing(
+    def test_native_deregistered_marker_hides_a_table_from_listings(
         self, body: bytes, place: Place, catalog: DirectoryNamespace
     ) -> None:
         put_table(place, "hidden")
@@ -402,7 +404,7 @@ class TestHiddenByAnotherClient:
         assert_gone(catalog, "hidden")
 
     @pytest.mark.parametrize("place", ["disk", "memory"], indirect=True)
-    def test_on_disk_it_hides_a_table_in_a_root_of_ours_as_well(
+    def test_native_deregistered_marker_hides_a_table_created_by_relance(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "hidden")
@@ -411,12 +413,12 @@ class TestHiddenByAnotherClient:
         assert names(catalog) == ["shown"]
         assert_gone(catalog, "hidden")
 
-    def test_a_table_that_native_deregistered_is_hidden(self, local: LocalPlace) -> None:
+    def test_table_deregistered_by_the_native_client_is_hidden(self, local: LocalPlace) -> None:
         create(native(local), "t")
         deregister(native(local), "t")
         assert_gone(local.open(), "t")
 
-    def test_point_lookups_honour_it_on_s3_in_a_root_of_ours_too(self, moto: S3Place) -> None:
+    def test_native_deregistered_marker_on_s3_hides_a_table_from_lookups(self, moto: S3Place) -> None:
         catalog = moto.open()
         create(catalog, "t")
         moto.put("t.lance/.lance-deregistered")
@@ -426,7 +428,7 @@ class TestHiddenByAnotherClient:
             describe(catalog, "t")
 
 
-class TestLeftBehindByAKilledCreate:
+class TestLeftoversOfAKilledCreate:
     def test_data_without_a_version_is_not_listed(self, place: Place, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         place.put("killed.creating")
@@ -434,14 +436,14 @@ class TestLeftBehindByAKilledCreate:
         assert names(catalog) == ["t"]
         assert_gone(catalog, "killed")
 
-    def test_a_sign_that_was_left_behind_hides_no_table(
+    def test_leftover_creating_sign_does_not_hide_a_table(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "t")
         place.put("t.creating")
         assert_whole(catalog, "t")
 
-    def test_a_declared_table_stays_listed_while_a_create_is_under_way(
+    def test_declared_table_stays_listed_during_a_create(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         declare(catalog, "t")
@@ -496,23 +498,23 @@ def changed(place: Place, *, put: list[str], remove: list[str]) -> Iterator[None
 
 
 class TestRequests:
-    def test_a_listing_costs_one_request_per_thousand_entries(self, many: S3Place) -> None:
+    def test_listing_costs_one_request_per_thousand_entries(self, many: S3Place) -> None:
         found, requests = counted(many)
         assert found == [f"table{number:05d}" for number in range(TABLES)]
         assert requests <= 2 + TABLES // 1000
 
-    def test_leaving_out_declared_tables_costs_no_more_when_there_are_none(self, many: S3Place) -> None:
+    def test_excluding_declared_tables_costs_nothing_when_there_are_none(self, many: S3Place) -> None:
         found, requests = counted(many, include_declared=False)
         assert len(found) == TABLES
         assert requests <= 2 + TABLES // 1000
 
-    def test_a_page_costs_no_more_than_the_whole(self, many: S3Place) -> None:
+    def test_page_costs_no_more_requests_than_the_whole_listing(self, many: S3Place) -> None:
         found, requests = counted(many, limit=10, page_token="table01500")
         assert found == [f"table{number:05d}" for number in range(1501, 1511)]
         assert requests <= 2 + TABLES // 1000
 
     @pytest.mark.parametrize("include_declared", [True, False])
-    def test_without_the_flag_a_listing_is_right_and_still_far_from_one_request_per_table(
+    def test_listing_without_the_root_flag_is_correct_and_needs_few_requests(
         self, include_declared: bool, many: S3Place
     ) -> None:
         markers = [f"table{number}.lance/.lance-deregistered" for number in ("00007", "01999")]
@@ -537,14 +539,14 @@ class TestRequests:
         assert found == ["created", "declared0100"]
         assert requests <= DECLARED // 50
 
-    def test_odd_names_behind_many_others_are_told_apart(self, many: S3Place) -> None:
+    def test_unusual_names_after_many_others_are_classified_correctly(self, many: S3Place) -> None:
         # Whether a version is there is looked up in pages of keys, in the order of their bytes.
         odd = [f"é created.lance/{ANY_VERSION}", "é declared.lance/.lance-reserved", "é declared.declared"]
         with changed(many, put=[*odd, f"日.lance/{ANY_VERSION}", "日.declared"], remove=[]):
             assert counted(many)[0][TABLES:] == ["é created", "é declared", "日"]
             assert counted(many, include_declared=False)[0][TABLES:] == ["é created", "日"]
 
-    def test_looking_at_one_table_costs_a_handful_of_requests(self, many: S3Place) -> None:
+    def test_lookup_of_one_table_costs_at_most_two_requests(self, many: S3Place) -> None:
         with count_requests(many.server) as counter:
             catalog = S3Place(counter.server, many.bucket, many.prefix).open()
             exists_or_raise(catalog, "table00001")
@@ -553,7 +555,7 @@ class TestRequests:
             describe(catalog, "table00001")
             assert counter.count() <= 2
 
-    def test_in_compatibility_mode_a_listing_is_one_more_look_at_the_manifest(self, moto: S3Place) -> None:
+    def test_listing_in_compatibility_mode_adds_one_read_of_the_manifest(self, moto: S3Place) -> None:
         compatible = replace(moto, mode=COMPATIBILITY)
         for name in ("a", "b", "c"):
             create(compatible.open(), name)

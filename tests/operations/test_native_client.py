@@ -61,7 +61,7 @@ def given_fields(response: Any) -> dict[str, Any]:
 
 
 class TestBothDirections:
-    def test_each_sees_reads_and_appends_to_the_other_s_tables(self, both: Both) -> None:
+    def test_both_clients_list_read_and_append_to_each_others_tables(self, both: Both) -> None:
         ours, theirs = both
         create(ours, "by-ours")
         create(theirs, "by-native")
@@ -74,7 +74,7 @@ class TestBothDirections:
             assert len(rows(ours, name)) == ROWS.num_rows + 2 * MORE_ROWS.num_rows
             assert versions(ours, name) == versions(theirs, name) == [1, 2, 3]
 
-    def test_each_refuses_to_create_what_the_other_made(self, both: Both) -> None:
+    def test_create_of_the_other_clients_table_is_refused(self, both: Both) -> None:
         ours, theirs = both
         create(ours, "a")
         create(theirs, "b")
@@ -85,7 +85,7 @@ class TestBothDirections:
                 with refused(TABLE_EXISTS):
                     declare(catalog, name)
 
-    def test_each_can_drop_what_the_other_made(self, both: Both) -> None:
+    def test_drop_of_the_other_clients_table_works(self, both: Both) -> None:
         ours, theirs = both
         create(ours, "a")
         create(theirs, "b")
@@ -95,7 +95,7 @@ class TestBothDirections:
         for name in ("a", "b"):
             assert_gone(ours, name)
 
-    def test_a_table_declared_by_one_is_filled_by_the_other(self, both: Both) -> None:
+    def test_table_declared_by_one_client_is_filled_by_the_other(self, both: Both) -> None:
         ours, theirs = both
         declare(ours, "a")
         declare(theirs, "b")
@@ -111,12 +111,12 @@ class TestBothDirections:
             assert describe(theirs, name, check_declared=True).is_only_declared is False
         assert names(theirs, include_declared=False) == ["a", "b", "first"]
 
-    def test_native_leaves_out_what_we_declared(self, both: Both) -> None:
+    def test_native_client_excludes_tables_declared_by_relance(self, both: Both) -> None:
         ours, theirs = both
         declare(ours, "declared")
         assert names(theirs, include_declared=False) == names(ours, include_declared=False) == ["first"]
 
-    def test_one_deregistered_by_either_is_hidden_from_both(self, both: Both) -> None:
+    def test_deregistered_table_is_hidden_from_both_clients(self, both: Both) -> None:
         ours, theirs = both
         create(ours, "a")
         deregister(ours, "a")
@@ -126,7 +126,7 @@ class TestBothDirections:
         assert names(ours) == names(theirs) == ["a", "first"]
         assert_whole(ours, "a")
 
-    def test_a_table_that_we_dropped_and_created_anew_is_seen_by_native(self, both: Both) -> None:
+    def test_table_dropped_and_recreated_is_seen_by_the_native_client(self, both: Both) -> None:
         ours, theirs = both
         create(ours, "t")
         drop(ours, "t")
@@ -143,12 +143,12 @@ class TestOnDisk:
         found: Place = request.getfixturevalue(request.param)
         return found
 
-    def test_a_table_declared_by_native_is_left_out_as_well(self, both: Both) -> None:
+    def test_table_declared_by_the_native_client_on_disk_can_be_excluded(self, both: Both) -> None:
         ours, theirs = both
         declare(theirs, "declared")
         assert names(ours, include_declared=False) == names(theirs, include_declared=False) == ["first"]
 
-    def test_a_table_deregistered_by_native_is_hidden_and_can_be_brought_back(self, both: Both) -> None:
+    def test_table_deregistered_by_the_native_client_can_be_registered_again(self, both: Both) -> None:
         ours, theirs = both
         create(theirs, "t")
         deregister(theirs, "t")
@@ -159,7 +159,7 @@ class TestOnDisk:
 
 
 class TestOnS3:
-    def test_marks_of_native_are_honoured_in_a_root_that_was_not_ours(self, moto: S3Place) -> None:
+    def test_native_markers_on_s3_are_honoured_in_a_native_root(self, moto: S3Place) -> None:
         theirs = native(moto)
         for name in ("a", "b", "hidden"):
             create(theirs, name)
@@ -173,8 +173,8 @@ class TestOnS3:
         assert_gone(ours, "hidden")
 
 
-class TestEqualAnswers:
-    def test_listings_and_pages_are_equal(self, both: Both) -> None:
+class TestEqualResponses:
+    def test_listings_and_pages_match_the_native_client(self, both: Both) -> None:
         ours, theirs = both
         for name in ("b", "A", "z10", "z9", "_u", "t.x", "a b"):
             create(theirs, name)
@@ -196,7 +196,7 @@ class TestEqualAnswers:
             request = ListTablesRequest(id=[], page_token=token)
             assert given_fields(ours.list_tables(request)) == given_fields(theirs.list_tables(request))
 
-    def test_descriptions_are_equal_where_both_tell(self, both: Both) -> None:
+    def test_descriptions_match_the_native_client(self, both: Both) -> None:
         ours, theirs = both
         create(ours, "ours", pa.table({"v": pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2)), "s": ["x"]}))
         dataset(ours, "first").delete("id = 1")
@@ -210,7 +210,7 @@ class TestEqualAnswers:
                 # Native says "no options" with an empty dictionary, we by saying nothing.
                 assert native_one.keys() - {"storage_options"} <= mine.keys(), "we tell what native tells"
 
-    def test_a_pinned_description_is_equal(self, both: Both) -> None:
+    def test_descriptions_of_a_version_match_the_native_client(self, both: Both) -> None:
         dataset(both[0], "first").insert(MORE_ROWS)
         for version in (1, 2):
             fields = {"version": version, "load_detailed_metadata": True}
@@ -218,7 +218,7 @@ class TestEqualAnswers:
             for key in ("version", "var_schema", "metadata"):
                 assert mine[key] == native_one[key]
 
-    def test_versions_are_equal(self, both: Both) -> None:
+    def test_versions_match_the_native_client(self, both: Both) -> None:
         ours, theirs = both
         for _ in range(3):
             dataset(ours, "first").insert(MORE_ROWS)
@@ -241,7 +241,7 @@ class TestEqualAnswers:
             assert mine.timestamp_millis is not None
             assert abs(mine.timestamp_millis - native_one.timestamp_millis) <= 1
 
-    def test_answers_to_declare_create_and_drop_are_equal(self, both: Both) -> None:
+    def test_declare_create_and_drop_responses_match_the_native_client(self, both: Both) -> None:
         acts: list[Callable[[Any, str], Any]] = [
             declare,
             create,
@@ -252,7 +252,7 @@ class TestEqualAnswers:
             for key in ("location", "version"):
                 assert str(mine.get(key)).replace("t0.lance", "t1.lance") == str(native_one.get(key))
 
-    def test_the_codes_of_errors_are_equal(self, both: Both) -> None:
+    def test_error_codes_match_the_native_client(self, both: Both) -> None:
         ours, theirs = both
         for call in (
             lambda catalog: describe(catalog, "missing"),

@@ -44,7 +44,7 @@ def the_winner(outcomes: list[Outcome], *, losers: set[int]) -> Outcome:
 
 @pytest.mark.parametrize("place", ["disk", "moto", "minio"], indirect=True)
 class TestRaces:
-    def test_one_of_many_creators_succeeds_and_its_rows_are_there(self, place: Place, racers: Team) -> None:
+    def test_one_racing_create_wins_and_its_rows_are_kept(self, place: Place, racers: Team) -> None:
         raced = racers.race(place.properties, create_own_rows, rounds=ROUNDS)
         catalog = place.open()
         for name, outcomes in raced.items():
@@ -57,7 +57,7 @@ class TestRaces:
         assert names(catalog) == names(catalog, include_declared=False) == sorted(raced)
         assert not [key for key in place.files() if key.endswith(".creating")]
 
-    def test_one_of_many_declarers_succeeds(self, place: Place, racers: Team) -> None:
+    def test_one_racing_declare_wins(self, place: Place, racers: Team) -> None:
         raced = racers.race(place.properties, declare_it, rounds=ROUNDS)
         catalog = place.open()
         for name, outcomes in raced.items():
@@ -66,7 +66,7 @@ class TestRaces:
         assert names(catalog) == sorted(raced)
         assert names(catalog, include_declared=False) == []
 
-    def test_one_of_many_that_deregister_succeeds(self, place: Place, racers: Team) -> None:
+    def test_one_racing_deregister_wins(self, place: Place, racers: Team) -> None:
         catalog = place.open()
         for number in range(ROUNDS):
             create(catalog, f"t{number}", MORE_ROWS)

@@ -36,14 +36,14 @@ from relance import DirectoryNamespace
 
 
 class TestRoundTrips:
-    def test_a_deregistered_table_comes_back_whole(self, catalog: DirectoryNamespace) -> None:
+    def test_deregistered_table_is_intact_after_register(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         deregister(catalog, "t")
         assert_gone(catalog, "t")
         register(catalog, "t")
         assert_whole(catalog, "t")
 
-    def test_it_can_go_and_come_back_again_and_again(self, catalog: DirectoryNamespace) -> None:
+    def test_table_can_be_deregistered_and_registered_repeatedly(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         for _ in range(3):
             deregister(catalog, "t")
@@ -51,14 +51,14 @@ class TestRoundTrips:
             register(catalog, "t")
             assert_whole(catalog, "t")
 
-    def test_the_responses_tell_the_location(self, catalog: DirectoryNamespace) -> None:
+    def test_responses_contain_the_location(self, catalog: DirectoryNamespace) -> None:
         location = create(catalog, "t").location
         hidden = catalog.deregister_table(DeregisterTableRequest(id=["t"]))
         assert (hidden.id, hidden.location) == (["t"], location)
         shown = catalog.register_table(RegisterTableRequest(id=["t"], location="t.lance"))
         assert shown.location == location
 
-    def test_a_declared_table_can_go_and_come_back(self, catalog: DirectoryNamespace) -> None:
+    def test_declared_table_can_be_deregistered_and_registered(self, catalog: DirectoryNamespace) -> None:
         declare(catalog, "t")
         deregister(catalog, "t")
         assert_gone(catalog, "t")
@@ -66,7 +66,9 @@ class TestRoundTrips:
         assert names(catalog) == ["t"]
         assert describe(catalog, "t", check_declared=True).is_only_declared is True
 
-    def test_data_is_not_touched(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_deregister_and_register_do_not_touch_the_data(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         data = {
             key: body
@@ -80,7 +82,7 @@ class TestRoundTrips:
         assert data.items() <= after.items()
         assert "t.lance/.lance-deregistered" not in after
 
-    def test_other_tables_stay_where_they_are(self, catalog: DirectoryNamespace) -> None:
+    def test_deregister_does_not_affect_other_tables(self, catalog: DirectoryNamespace) -> None:
         for name in ("a", "b", "c"):
             create(catalog, name)
         deregister(catalog, "b")
@@ -88,8 +90,8 @@ class TestRoundTrips:
         assert_whole(catalog, "a")
 
 
-class TestHidden:
-    def test_every_operation_but_register_and_drop_refuses_it(self, catalog: Any) -> None:
+class TestDeregistered:
+    def test_every_operation_but_register_and_drop_refuses_a_deregistered_table(self, catalog: Any) -> None:
         create(catalog, "t")
         deregister(catalog, "t")
         requests: dict[str, dict[str, Any]] = {
@@ -105,7 +107,7 @@ class TestHidden:
             with refused(TABLE_NOT_FOUND):
                 getattr(catalog, name)({"id": ["t"], **request})
 
-    def test_the_message_says_how_to_bring_it_back(self, local: LocalPlace) -> None:
+    def test_error_for_a_deregistered_table_suggests_register(self, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t")
         deregister(catalog, "t")
@@ -115,7 +117,9 @@ class TestHidden:
         assert "t.lance" in str(caught.value)
 
     @pytest.mark.parametrize("place", ["disk", "memory", "moto"], indirect=True)
-    def test_its_name_stays_taken_where_the_directory_is_the_name(self, catalog: DirectoryNamespace) -> None:
+    def test_name_of_a_deregistered_table_stays_taken_without_a_manifest(
+        self, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         deregister(catalog, "t")
         with refused(TABLE_EXISTS):
@@ -127,7 +131,7 @@ class TestHidden:
         register(catalog, "t")
         assert_whole(catalog, "t")
 
-    def test_clients_do_not_find_it(self, local: LocalPlace) -> None:
+    def test_pylance_and_lancedb_do_not_find_a_deregistered_table(self, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t")
         deregister(catalog, "t")
@@ -141,7 +145,7 @@ class TestHidden:
             database.open_table("t")
 
     @pytest.mark.parametrize("place", ["disk", "moto"], indirect=True)
-    def test_native_does_not_see_it_until_it_is_back(self, place: Place) -> None:
+    def test_native_client_does_not_see_a_deregistered_table(self, place: Place) -> None:
         catalog = place.open()
         create(catalog, "t")
         create(catalog, "u")
@@ -153,7 +157,7 @@ class TestHidden:
         assert exists(native(place), "t")
 
     @pytest.mark.parametrize("place", ["disk", "moto"], indirect=True)
-    def test_one_that_native_hid_comes_back_through_register(self, place: Place) -> None:
+    def test_table_deregistered_by_the_native_client_can_be_registered(self, place: Place) -> None:
         create(native(place), "t")
         deregister(native(place), "t")
         catalog = place.open()
@@ -162,7 +166,7 @@ class TestHidden:
         assert_whole(catalog, "t")
         assert names(native(place)) == ["t"]
 
-    def test_one_hidden_by_the_marker_alone_stays_hidden(self, place: Place) -> None:
+    def test_table_deregistered_only_by_its_root_marker_stays_hidden(self, place: Place) -> None:
         # A register that stopped half-way has removed the file inside and not yet swapped the marker.
         catalog = place.open()
         create(catalog, "t")
@@ -172,20 +176,20 @@ class TestHidden:
         register(catalog, "t")
         assert_whole(catalog, "t")
 
-    def test_deregistering_it_twice_is_refused(self, catalog: DirectoryNamespace) -> None:
+    def test_second_deregister_is_refused(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         deregister(catalog, "t")
         with refused(TABLE_NOT_FOUND):
             deregister(catalog, "t")
 
-    def test_a_table_that_is_not_there_cannot_be_hidden(self, place: Place) -> None:
+    def test_deregister_of_a_missing_table_is_not_found(self, place: Place) -> None:
         with refused(TABLE_NOT_FOUND):
             deregister(place.open(), "t")
         assert place.files() == {}
 
 
 class TestLocations:
-    def test_the_table_s_own_location_may_be_relative_or_absolute(self, place: Place) -> None:
+    def test_own_location_may_be_relative_or_absolute(self, place: Place) -> None:
         catalog = place.open()
         location = create(catalog, "t").location
         assert location is not None
@@ -194,7 +198,7 @@ class TestLocations:
             register(catalog, "t", location=spelling)
             assert_whole(catalog, "t")
 
-    def test_a_file_uri_names_a_local_location(self, local: LocalPlace) -> None:
+    def test_own_location_may_be_a_file_uri(self, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t")
         deregister(catalog, "t")
@@ -212,7 +216,9 @@ class TestLocations:
         ],
         ids=ascii,
     )  # fmt: skip
-    def test_any_other_location_is_refused_and_nothing_moves(self, location: str, disk: LocalPlace) -> None:
+    def test_register_with_another_location_is_refused_and_changes_nothing(
+        self, location: str, disk: LocalPlace
+    ) -> None:
         catalog = disk.open()
         create(catalog, "t")
         create(catalog, "u", MORE_ROWS)
@@ -223,7 +229,7 @@ class TestLocations:
         assert disk.files() == before
         assert_whole(catalog, "u", MORE_ROWS)
 
-    def test_the_root_itself_and_places_outside_it_are_refused(
+    def test_register_of_the_root_or_a_path_outside_it_is_refused(
         self, disk: LocalPlace, tmp_path: Path
     ) -> None:
         catalog = disk.open()
@@ -235,7 +241,7 @@ class TestLocations:
                 register(catalog, "t", location=location)
         assert_gone(catalog, "t")
 
-    def test_another_bucket_or_prefix_is_refused(self, moto: S3Place) -> None:
+    def test_register_of_another_bucket_or_prefix_is_refused(self, moto: S3Place) -> None:
         catalog = moto.open()
         create(catalog, "t")
         deregister(catalog, "t")
@@ -251,7 +257,7 @@ class TestLocations:
                 register(catalog, "t", location=location)
         assert_gone(catalog, "t")
 
-    def test_there_must_be_a_table_at_the_location(self, place: Place) -> None:
+    def test_register_without_table_data_is_not_found(self, place: Place) -> None:
         catalog = place.open()
         with refused(TABLE_NOT_FOUND):
             register(catalog, "t")
@@ -259,18 +265,18 @@ class TestLocations:
 
 
 class TestModes:
-    def test_a_visible_table_is_registered_already(self, catalog: DirectoryNamespace) -> None:
+    def test_register_of_a_visible_table_is_refused(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         for mode in (None, "create", "CREATE"):
             with refused(TABLE_EXISTS):
                 register(catalog, "t", mode=mode)
 
-    def test_overwrite_takes_a_visible_table_as_it_is(self, catalog: DirectoryNamespace) -> None:
+    def test_register_overwrite_keeps_a_visible_table_unchanged(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         register(catalog, "t", mode="Overwrite")
         assert_whole(catalog, "t")
 
-    def test_an_unknown_mode_and_properties_are_refused(self, disk: LocalPlace) -> None:
+    def test_register_with_an_unknown_mode_or_properties_is_refused(self, disk: LocalPlace) -> None:
         catalog = disk.open()
         create(catalog, "t")
         deregister(catalog, "t")
@@ -282,20 +288,22 @@ class TestModes:
 
 
 class TestDrop:
-    def test_a_deregistered_table_can_be_dropped(self, catalog: DirectoryNamespace) -> None:
+    def test_deregistered_table_can_be_dropped(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         deregister(catalog, "t")
         drop(catalog, "t")
         assert_gone(catalog, "t")
 
-    def test_one_that_native_hid_can_be_dropped(self, local: LocalPlace) -> None:
+    def test_table_deregistered_by_the_native_client_can_be_dropped(self, local: LocalPlace) -> None:
         create(native(local), "t")
         deregister(native(local), "t")
         catalog = local.open()
         drop(catalog, "t")
         assert_gone(catalog, "t")
 
-    def test_its_name_can_be_created_anew_and_shows_the_new_rows(self, catalog: DirectoryNamespace) -> None:
+    def test_name_of_a_dropped_deregistered_table_can_be_created_again(
+        self, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         deregister(catalog, "t")
         drop(catalog, "t")
@@ -303,26 +311,24 @@ class TestDrop:
         assert_whole(catalog, "t", MORE_ROWS)
         assert rows(catalog, "t") == MORE_ROWS.to_pylist()
 
-    def test_dropping_a_table_that_is_not_there_is_refused(self, place: Place) -> None:
+    def test_drop_of_a_missing_table_is_not_found(self, place: Place) -> None:
         with refused(TABLE_NOT_FOUND):
             drop(place.open(), "t")
         assert place.files() == {}
 
-    def test_a_dropped_table_cannot_be_dropped_or_deregistered_again(
-        self, catalog: DirectoryNamespace
-    ) -> None:
+    def test_drop_and_deregister_of_a_dropped_table_are_not_found(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         drop(catalog, "t")
         for act in (drop, deregister):
             with refused(TABLE_NOT_FOUND):
                 act(catalog, "t")
 
-    def test_the_response_tells_the_id_and_the_location(self, catalog: Any) -> None:
+    def test_drop_response_contains_id_and_location(self, catalog: Any) -> None:
         location = create(catalog, "t").location
         response = catalog.drop_table({"id": ["t"]})
         assert (response.id, response.location) == (["t"], location)
 
-    def test_dropping_one_table_leaves_its_neighbours(self, catalog: DirectoryNamespace) -> None:
+    def test_drop_leaves_tables_with_similar_names(self, catalog: DirectoryNamespace) -> None:
         for name in ("t", "t2", "t.lance", "t.data", "tt"):
             create(catalog, name)
         drop(catalog, "t")

@@ -56,17 +56,17 @@ VECTORS = [{"id": number, "vector": [float(number), 0.0]} for number in range(5)
 
 
 class TestLanceNamespace:
-    def test_connect_gives_our_catalog(self, place: Place) -> None:
+    def test_connect_returns_a_directory_namespace(self, place: Place) -> None:
         catalog = lance_namespace.connect(IMPLEMENTATION, place.properties)
         assert isinstance(catalog, DirectoryNamespace)
         create(catalog, "t")
         assert catalog.list_tables(ListTablesRequest(id=[])).tables == ["t"]
 
-    def test_connect_with_a_bad_property_says_what_is_wrong(self, local: LocalPlace) -> None:
+    def test_connect_with_an_unknown_property_names_it(self, local: LocalPlace) -> None:
         with pytest.raises(Exception, match="colour"):
             lance_namespace.connect(IMPLEMENTATION, {**local.properties, "colour": "red"})
 
-    def test_there_is_the_root_namespace_and_no_other(self, place: Place) -> None:
+    def test_catalog_has_only_the_root_namespace(self, place: Place) -> None:
         catalog = place.open()
         assert catalog.list_namespaces(ListNamespacesRequest(id=[])).namespaces == []
         assert catalog.describe_namespace(DescribeNamespaceRequest(id=[])).properties == {}
@@ -80,7 +80,7 @@ class TestLanceNamespace:
 
 
 class TestPylance:
-    def test_tables_are_written_and_opened_through_the_catalog(self, catalog: DirectoryNamespace) -> None:
+    def test_pylance_writes_and_opens_tables_through_the_catalog(self, catalog: DirectoryNamespace) -> None:
         lance.write_dataset(ROWS, namespace_client=catalog, table_id=["t"], mode="create")
         assert_whole(catalog, "t")
         lance.write_dataset(MORE_ROWS, namespace_client=catalog, table_id=["t"], mode="append")
@@ -90,7 +90,7 @@ class TestPylance:
         assert rows(catalog, "t") == MORE_ROWS.to_pylist()
         assert lance.dataset(namespace_client=catalog, table_id=["t"], version=1).to_table() == ROWS
 
-    def test_a_table_is_created_only_once(self, catalog: DirectoryNamespace) -> None:
+    def test_pylance_create_of_an_existing_table_is_refused(self, catalog: DirectoryNamespace) -> None:
         lance.write_dataset(ROWS, namespace_client=catalog, table_id=["t"], mode="create")
         with pytest.raises(TableAlreadyExistsError):
             lance.write_dataset(MORE_ROWS, namespace_client=catalog, table_id=["t"], mode="create")
@@ -100,19 +100,21 @@ class TestPylance:
         assert_whole(catalog, "t")
         assert_whole(catalog, "u")
 
-    def test_appending_fills_a_declared_table(self, catalog: DirectoryNamespace) -> None:
+    def test_pylance_append_fills_a_declared_table(self, catalog: DirectoryNamespace) -> None:
         declare(catalog, "t")
         lance.write_dataset(ROWS, namespace_client=catalog, table_id=["t"], mode="append")
         assert_whole(catalog, "t")
 
-    def test_what_is_not_there_cannot_be_opened_or_appended_to(self, catalog: DirectoryNamespace) -> None:
+    def test_pylance_open_and_append_of_a_missing_table_are_not_found(
+        self, catalog: DirectoryNamespace
+    ) -> None:
         with pytest.raises(TableNotFoundError):
             lance.dataset(namespace_client=catalog, table_id=["t"])
         with pytest.raises(TableNotFoundError):
             lance.write_dataset(ROWS, namespace_client=catalog, table_id=["t"], mode="append")
         assert names(catalog) == []
 
-    def test_an_open_dataset_can_be_changed_in_place(self, catalog: DirectoryNamespace) -> None:
+    def test_pylance_can_change_an_open_dataset_in_place(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         opened = lance.dataset(namespace_client=catalog, table_id=["t"])
         opened.delete("id = 1")
@@ -123,7 +125,7 @@ class TestPylance:
         found = {row["id"]: row["name"] for row in rows(catalog, "t")}
         assert found == {2: "z", 3: "y", 9: "n"}
 
-    def test_a_dropped_table_is_gone_for_pylance(self, catalog: DirectoryNamespace) -> None:
+    def test_pylance_does_not_find_a_dropped_table(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         drop(catalog, "t")
         with pytest.raises(TableNotFoundError):
@@ -141,7 +143,7 @@ class TestLancedb:
     def database(self, properties: dict[str, Any]) -> Any:
         return lancedb.connect_namespace(IMPLEMENTATION, properties)
 
-    def test_a_table_s_whole_life(self, database: Any, place: Place) -> None:
+    def test_lancedb_can_create_change_search_and_drop_a_table(self, database: Any, place: Place) -> None:
         table = database.create_table("t", VECTORS)
         assert table.count_rows() == 5
         table.add([{"id": 9, "vector": [9.0, 0.0]}])
@@ -155,7 +157,7 @@ class TestLancedb:
         database.drop_table("t")
         assert_gone(place.open(), "t")
 
-    def test_listing(self, database: Any, place: Place) -> None:
+    def test_lancedb_lists_tables_in_pages(self, database: Any, place: Place) -> None:
         catalog = place.open()
         for name in ("b", "a", "c"):
             create(catalog, name)
@@ -166,13 +168,13 @@ class TestLancedb:
         database.drop_table("b")
         assert names(catalog) == ["a", "c"]
 
-    def test_a_table_of_ours_is_opened_and_one_of_its_is_seen(self, database: Any, place: Place) -> None:
+    def test_lancedb_and_the_catalog_see_each_others_tables(self, database: Any, place: Place) -> None:
         create(place.open(), "ours")
         assert database.open_table("ours").to_arrow() == ROWS
         database.create_table("theirs", ROWS)
         assert_whole(place.open(), "theirs")
 
-    def test_create_modes(self, database: Any) -> None:
+    def test_lancedb_create_modes_are_honoured(self, database: Any) -> None:
         database.create_table("t", VECTORS)
         with pytest.raises(Exception, match="already exists"):
             database.create_table("t", VECTORS)
@@ -180,19 +182,19 @@ class TestLancedb:
         assert database.create_table("t", VECTORS[:2], mode="overwrite").count_rows() == 2
         assert database.open_table("t").count_rows() == 2
 
-    def test_an_empty_table_from_a_schema(self, database: Any) -> None:
+    def test_lancedb_creates_an_empty_table_from_a_schema(self, database: Any) -> None:
         table = database.create_table("t", schema=pa.schema([("id", pa.int64())]))
         table.add([{"id": 1}])
         assert database.open_table("t").to_arrow().to_pylist() == [{"id": 1}]
 
-    def test_what_is_not_there_is_not_found(self, database: Any) -> None:
+    def test_lancedb_open_and_drop_of_a_missing_table_are_not_found(self, database: Any) -> None:
         with pytest.raises(Exception, match="not found"):
             database.open_table("t")
         with pytest.raises(Exception, match="not found"):
             database.drop_table("t")
         assert database.table_exists(["t"]) is False
 
-    def test_versions_tags_and_optimize(self, database: Any) -> None:
+    def test_lancedb_versions_tags_and_optimize_work(self, database: Any) -> None:
         table = database.create_table("t", VECTORS)
         table.add(VECTORS)
         assert [each["version"] for each in table.list_versions()] == [1, 2]
@@ -205,7 +207,7 @@ class TestLancedb:
         table.restore(1)
         assert database.open_table("t").count_rows() == 5
 
-    def test_the_async_client(self, properties: dict[str, Any], place: Place) -> None:
+    def test_lancedb_async_client_works(self, properties: dict[str, Any], place: Place) -> None:
         async def use() -> list[int]:
             database: Any = lancedb.connect_namespace_async(IMPLEMENTATION, properties)
             if isinstance(database, Awaitable):
@@ -240,7 +242,7 @@ class TestRequestForms:
     def form(self, request: pytest.FixtureRequest) -> Callable[..., Any]:
         return dict if request.param == "dictionary" else DictWithModelDump
 
-    def test_every_operation_takes_dictionaries(self, form: Callable[..., Any], local: LocalPlace) -> None:
+    def test_every_operation_accepts_dictionaries(self, form: Callable[..., Any], local: LocalPlace) -> None:
         catalog: Any = local.open()
         catalog.declare_table(form(id=["t"]))
         catalog.create_table(form(id=["t"], mode="Create"), ipc(ROWS))
@@ -266,11 +268,11 @@ class TestRequestForms:
         catalog.namespace_exists(form(id=[]))
         assert catalog.drop_table(form(id=["t"])).id == ["t"]
 
-    def test_unknown_keys_are_ignored(self, form: Callable[..., Any], local: LocalPlace) -> None:
+    def test_unknown_request_keys_are_ignored(self, form: Callable[..., Any], local: LocalPlace) -> None:
         catalog: Any = local.open()
         assert catalog.list_tables(form(id=[], not_in_the_spec=1)).tables == []
 
-    def test_a_value_of_the_wrong_type_is_refused_and_named(
+    def test_request_value_of_the_wrong_type_is_refused_and_named(
         self, form: Callable[..., Any], local: LocalPlace
     ) -> None:
         catalog: Any = local.open()
@@ -281,13 +283,13 @@ class TestRequestForms:
     @pytest.mark.parametrize(
         "request_", [None, "t", 7, ["t"], object()], ids=lambda each: type(each).__name__
     )
-    def test_anything_else_is_no_request(self, request_: Any, local: LocalPlace) -> None:
+    def test_object_that_is_no_request_is_refused(self, request_: Any, local: LocalPlace) -> None:
         catalog: Any = local.open()
         for call in (catalog.list_tables, catalog.describe_table, catalog.drop_table):
             with refused(INVALID_INPUT):
                 call(request_)
 
-    def test_a_model_of_a_neighbouring_kind_is_understood(self, local: LocalPlace) -> None:
+    def test_request_model_of_a_related_operation_is_accepted(self, local: LocalPlace) -> None:
         catalog: Any = local.open()
         create(catalog, "t")
         catalog.table_exists(lance_namespace.DescribeTableRequest(id=["t"]))
@@ -302,7 +304,7 @@ def names_in_this_process(pickled: bytes) -> tuple[int, list[str]]:
 
 class TestPickling:
     @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
-    def test_a_catalog_works_in_another_process(self, place: Place) -> None:
+    def test_pickled_catalog_works_in_another_process(self, place: Place) -> None:
         catalog = place.open()
         create(catalog, "t")
         context = multiprocessing.get_context("spawn")
@@ -312,7 +314,7 @@ class TestPickling:
         assert seen == ["made elsewhere", "t"]
         assert_whole(catalog, "made elsewhere")
 
-    def test_properties_and_clock_come_along(self, moto: S3Place) -> None:
+    def test_pickled_catalog_keeps_its_properties_and_clock(self, moto: S3Place) -> None:
         catalog = DirectoryNamespace(
             clock=ManualClock(), **moto.properties, table_version_tracking_enabled="true"
         )
@@ -322,7 +324,7 @@ class TestPickling:
         assert again.namespace_id() == catalog.namespace_id()
         assert_whole(catalog, "t")
 
-    def test_a_relative_root_stays_where_it_was(
+    def test_pickled_catalog_keeps_the_absolute_path_of_a_relative_root(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "elsewhere").mkdir()
@@ -334,13 +336,13 @@ class TestPickling:
         assert_whole(catalog, "t")
         assert_whole(pickle.loads(pickled), "t")
 
-    def test_a_dataset_that_was_opened_through_it_can_be_pickled(self, local: LocalPlace) -> None:
+    def test_dataset_opened_through_the_catalog_is_picklable(self, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t")
         opened = lance.dataset(namespace_client=catalog, table_id=["t"])
         assert pickle.loads(pickle.dumps(opened)).to_table() == ROWS
 
-    def test_an_error_survives_pickling(self, local: LocalPlace) -> None:
+    def test_errors_are_picklable(self, local: LocalPlace) -> None:
         with refused(TABLE_NOT_FOUND) as caught:
             describe(local.open(), "t")
         again = pickle.loads(pickle.dumps(caught.value))
@@ -353,7 +355,7 @@ class TestPickling:
 
 class TestThreads:
     @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
-    def test_many_threads_share_one_catalog(self, place: Place) -> None:
+    def test_threads_can_share_one_catalog(self, place: Place) -> None:
         catalog = place.open()
 
         def live(number: int) -> None:
@@ -387,7 +389,7 @@ class TestThreads:
         assert len(won) == 1
         assert rows(catalog, "t") == [{"number": won[0]}]
 
-    def test_the_first_use_of_a_root_may_come_from_many_threads(self, place: Place) -> None:
+    def test_first_use_of_a_root_is_safe_from_many_threads(self, place: Place) -> None:
         with ThreadPoolExecutor(8) as pool:
             for _ in pool.map(lambda number: declare(place.open(), f"t{number}"), range(16)):
                 pass
@@ -395,15 +397,15 @@ class TestThreads:
 
 
 class TestMemoryRoots:
-    def test_one_name_is_one_catalog_within_the_process(self, memory: LocalPlace) -> None:
+    def test_memory_roots_of_one_name_share_a_catalog_within_the_process(self, memory: LocalPlace) -> None:
         create(memory.open(), "t")
         assert_whole(memory.open(), "t")
 
-    def test_two_names_are_two_catalogs(self, memory: LocalPlace) -> None:
+    def test_memory_roots_of_different_names_are_separate(self, memory: LocalPlace) -> None:
         create(memory.open(), "t")
         assert names(DirectoryNamespace(root=f"{memory.root}-other")) == []
 
-    def test_lancedb_and_pylance_can_use_one(self, memory: LocalPlace) -> None:
+    def test_lancedb_and_pylance_can_use_a_memory_root(self, memory: LocalPlace) -> None:
         database = lancedb.connect_namespace(IMPLEMENTATION, memory.properties)
         database.create_table("t", VECTORS)
         assert lance.dataset(namespace_client=memory.open(), table_id=["t"]).count_rows() == 5

@@ -114,7 +114,7 @@ class TestLocalDisk:
         monkeypatch.undo()
 
     @pytest.mark.parametrize("call", CALLS)
-    def test_what_the_system_forbids_is_a_permission_error(
+    def test_permission_error_of_the_disk_raises_permission_denied(
         self,
         call: str,
         catalog: DirectoryNamespace,
@@ -127,7 +127,7 @@ class TestLocalDisk:
         assert isinstance(caught.value.__cause__, PermissionError)
 
     @pytest.mark.parametrize("number", [errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN])
-    def test_a_network_disk_that_does_not_answer_is_unavailable(
+    def test_unresponsive_network_disk_raises_service_unavailable(
         self,
         number: int,
         catalog: DirectoryNamespace,
@@ -140,7 +140,7 @@ class TestLocalDisk:
             assert isinstance(caught.value.__cause__, OSError)
 
     @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ELOOP, errno.ENAMETOOLONG])
-    def test_anything_else_is_internal_with_the_cause(
+    def test_other_disk_errors_raise_an_internal_error_with_the_cause(
         self,
         number: int,
         catalog: DirectoryNamespace,
@@ -155,7 +155,7 @@ class TestLocalDisk:
             assert cause.errno == number
             assert os.strerror(number) in str(caught.value)
 
-    def test_a_full_disk_leaves_nothing_declared(
+    def test_full_disk_leaves_nothing_declared(
         self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as patches:
@@ -167,7 +167,7 @@ class TestLocalDisk:
         declare(catalog, "new")
         assert names(catalog) == ["new", "t"]
 
-    def test_the_catalog_works_again_when_the_disk_does(
+    def test_catalog_works_again_after_disk_failures(
         self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as patches:
@@ -181,7 +181,7 @@ class TestLocalDisk:
         create(catalog, "new")
         assert_whole(catalog, "new")
 
-    def test_a_root_that_is_a_file_holds_no_tables_and_stays_a_file(self, disk: LocalPlace) -> None:
+    def test_root_that_is_a_file_has_no_tables_and_is_left_alone(self, disk: LocalPlace) -> None:
         disk.folder.write_bytes(b"a file")
         catalog = disk.open()
         assert names(catalog) == []
@@ -191,7 +191,7 @@ class TestLocalDisk:
             declare(catalog, "t")
         assert disk.folder.read_bytes() == b"a file"
 
-    def test_a_root_that_is_a_file_cannot_hold_a_manifest_and_stays_a_file(
+    def test_root_that_is_a_file_cannot_have_a_manifest_and_is_left_alone(
         self, compatibility: LocalPlace
     ) -> None:
         compatibility.folder.write_bytes(b"a file")
@@ -203,7 +203,7 @@ class TestLocalDisk:
 
 class TestS3:
     @pytest.mark.parametrize("call", CALLS)
-    def test_a_store_that_cannot_be_reached_is_unavailable(self, call: str, closed_port: S3Place) -> None:
+    def test_unreachable_store_raises_service_unavailable(self, call: str, closed_port: S3Place) -> None:
         with refused(SERVICE_UNAVAILABLE) as caught:
             CALLS[call](closed_port.open(**IMPATIENT))
         assert "cannot reach the store" in str(caught.value)
@@ -211,7 +211,7 @@ class TestS3:
 
     @pytest.mark.parametrize("server", ["moto", "minio"])
     @pytest.mark.parametrize("call", CALLS)
-    def test_a_missing_bucket_is_named_with_a_hint(
+    def test_missing_bucket_is_named_with_a_hint(
         self, call: str, server: str, request: pytest.FixtureRequest
     ) -> None:
         place: S3Place = request.getfixturevalue(server)
@@ -223,7 +223,7 @@ class TestS3:
         assert "create it" in str(caught.value)
 
     @pytest.mark.parametrize("call", CALLS)
-    def test_wrong_credentials_are_a_permission_error(self, call: str, minio: S3Place) -> None:
+    def test_wrong_credentials_raise_permission_denied(self, call: str, minio: S3Place) -> None:
         create(minio.open(), "t")
         before = minio.bucket_files()
         for wrong in (
@@ -237,7 +237,7 @@ class TestS3:
             assert ACCESS_KEY not in everything_said(caught.value)
         assert minio.bucket_files() == before
 
-    def test_wrong_credentials_of_a_request_are_a_permission_error_and_leave_nothing(
+    def test_wrong_credentials_in_a_request_raise_permission_denied_and_leave_nothing(
         self, minio: S3Place
     ) -> None:
         # Our own look is allowed, the writing of data is not.
@@ -249,7 +249,7 @@ class TestS3:
         create(catalog, "t")
         assert_whole(catalog, "t")
 
-    def test_a_request_s_own_options_are_checked_and_used(self, minio: S3Place) -> None:
+    def test_storage_options_of_a_request_are_validated_and_used(self, minio: S3Place) -> None:
         wrong = minio.open(vend_input_storage_options="false")
         for bad in ({"colour": "red"}, {"client_max_retries": "many"}):
             with refused(INVALID_INPUT):
@@ -258,7 +258,7 @@ class TestS3:
         create(wrong, "t", storage_options={"aws_secret_access_key": minio.server.secret_key})
         assert names(minio.open()) == ["t"]
 
-    def test_a_proxy_s_password_is_a_secret_too(self, moto: S3Place) -> None:
+    def test_proxy_password_is_never_shown(self, moto: S3Place) -> None:
         with socket.socket() as probe:
             probe.bind((HOST, 0))
             proxy = f"http://user:{ACCESS_KEY}@{HOST}:{probe.getsockname()[1]}"
@@ -268,7 +268,7 @@ class TestS3:
                 call(catalog)
             assert ACCESS_KEY not in everything_said(caught.value)
 
-    def test_a_password_inside_an_endpoint_is_a_secret_too(self, closed_port: S3Place) -> None:
+    def test_password_in_an_endpoint_is_never_shown(self, closed_port: S3Place) -> None:
         endpoint = closed_port.server.endpoint.replace("://", f"://user:{ACCESS_KEY}@")
         catalog = closed_port.open(**IMPATIENT, **{"storage.endpoint": endpoint})
         for call in CALLS.values():
@@ -289,7 +289,7 @@ class TestSecrets:
             }
         )
 
-    def test_no_repr_of_a_catalog_or_an_answer_shows_them(self, secretive: DirectoryNamespace) -> None:
+    def test_catalog_and_response_reprs_show_no_secrets(self, secretive: DirectoryNamespace) -> None:
         answers: list[Any] = [create(secretive, "t"), declare(secretive, "u"), describe(secretive, "t")]
         for shown in (secretive, secretive.namespace_id(), *answers):
             for text in (repr(shown), str(shown), f"{shown}", f"{shown!r}"):
@@ -297,7 +297,7 @@ class TestSecrets:
                 assert ACCESS_KEY not in text
         assert all(answer.storage_options["secret_access_key"] == SECRET for answer in answers)
 
-    def test_no_error_of_a_table_shows_them(self, secretive: DirectoryNamespace) -> None:
+    def test_table_errors_show_no_secrets(self, secretive: DirectoryNamespace) -> None:
         create(secretive, "t")
         bad: list[Call] = [
             lambda catalog: create(catalog, "t"),
@@ -315,7 +315,7 @@ class TestSecrets:
             assert SECRET not in everything_said(caught.value)
             assert ACCESS_KEY not in everything_said(caught.value)
 
-    def test_no_log_shows_them(
+    def test_logs_show_no_secrets(
         self,
         secretive: DirectoryNamespace,
         caplog: pytest.LogCaptureFixture,
@@ -347,7 +347,7 @@ class TestSecrets:
         ],
         ids=str,
     )
-    def test_no_error_of_the_constructor_shows_them(self, properties: dict[str, Any]) -> None:
+    def test_constructor_errors_show_no_secrets(self, properties: dict[str, Any]) -> None:
         with refused(INVALID_INPUT) as caught:
             DirectoryNamespace(root="s3://bucket/lake", **properties)
         if "manifest_enabled" not in properties:
@@ -356,7 +356,7 @@ class TestSecrets:
 
 class TestProperties:
     @pytest.mark.parametrize("key", ["access_key_id", "secret_access_key", "session_token", "region"])
-    def test_a_value_that_no_request_can_carry_is_refused_and_its_key_named(
+    def test_storage_option_with_control_characters_is_refused_and_named(
         self, key: str, closed_port: S3Place
     ) -> None:
         # A key read from a file mostly ends in a line break.
@@ -367,7 +367,7 @@ class TestProperties:
             assert key in str(caught.value)
             assert SECRET not in everything_said(caught.value)
 
-    def test_an_unknown_storage_option_is_refused_and_named(self) -> None:
+    def test_unknown_storage_option_is_refused_and_a_similar_one_suggested(self) -> None:
         properties: dict[str, Any] = {"root": "s3://bucket/lake", "storage.regoin": "x"}
         with refused(INVALID_INPUT) as caught:
             DirectoryNamespace(**properties)
@@ -375,20 +375,20 @@ class TestProperties:
         assert "'region'" in str(caught.value), "a near miss is pointed out"
 
     @pytest.mark.parametrize("root", ["lake", "file:///lake", "memory://lake"])
-    def test_a_root_that_takes_no_storage_options_says_so(self, root: str) -> None:
+    def test_storage_options_for_a_local_or_memory_root_are_refused(self, root: str) -> None:
         properties: dict[str, Any] = {"root": root, "storage.region": "x"}
         with refused(INVALID_INPUT) as caught:
             DirectoryNamespace(**properties)
         assert "'region'" in str(caught.value)
 
-    def test_an_unknown_property_is_refused_and_named(self) -> None:
+    def test_unknown_property_is_refused_and_a_similar_one_suggested(self) -> None:
         with refused(INVALID_INPUT) as caught:
             DirectoryNamespace(root="lake", manifest_enable="false")
         assert "'manifest_enable'" in str(caught.value)
         assert "'manifest_enabled'" in str(caught.value)
 
     @pytest.mark.parametrize("value", ["true", "True", "1", "yes", True, None])
-    def test_the_manifest_is_written_when_asked_for_in_any_way_and_by_default(
+    def test_manifest_is_written_by_default_and_for_every_spelling_of_true(
         self, value: str | bool | None, compatibility: LocalPlace
     ) -> None:
         catalog = compatibility.open(**({} if value is None else {"manifest_enabled": value}))
@@ -397,7 +397,7 @@ class TestProperties:
         assert (compatibility.folder / "__manifest").is_dir()
 
     @pytest.mark.parametrize("value", ["false", "False", "0", "no", False])
-    def test_the_manifest_may_be_declined_in_any_way(
+    def test_manifest_is_disabled_by_every_spelling_of_false(
         self, value: str | bool, compatibility: LocalPlace
     ) -> None:
         catalog = compatibility.open(manifest_enabled=value, dir_listing_enabled="true")
@@ -407,13 +407,13 @@ class TestProperties:
 
     @pytest.mark.parametrize("name", ["manifest_enabled", "table_version_tracking_enabled"])
     @pytest.mark.parametrize("value", ["", "maybe", "2"])
-    def test_a_switch_must_be_true_or_false(self, name: str, value: str) -> None:
+    def test_boolean_property_must_be_true_or_false(self, name: str, value: str) -> None:
         properties: dict[str, Any] = {"root": "lake", name: value}
         with refused(INVALID_INPUT) as caught:
             DirectoryNamespace(**properties)
         assert name in str(caught.value)
 
-    def test_there_must_be_a_way_to_find_tables(self) -> None:
+    def test_disabling_both_manifest_and_directory_listing_is_refused(self) -> None:
         with refused(INVALID_INPUT):
             DirectoryNamespace(root="lake", dir_listing_enabled="false", manifest_enabled="false")
 
@@ -423,22 +423,22 @@ class TestProperties:
          "s3://bucket/a%20b", "s3://bucket/a#b", "s3://bucket/a?b", "file://host/lake", "memory://", "a\0b"],
         ids=ascii,
     )  # fmt: skip
-    def test_a_root_that_names_nothing_is_refused(self, root: str) -> None:
+    def test_invalid_root_is_refused(self, root: str) -> None:
         with refused(INVALID_INPUT):
             DirectoryNamespace(root=root)
 
-    def test_the_root_is_required(self) -> None:
+    def test_missing_root_property_is_refused(self) -> None:
         with refused(INVALID_INPUT) as caught:
             DirectoryNamespace()
         assert "'root'" in str(caught.value)
 
-    def test_properties_of_native_that_tune_its_manifest_are_taken(self, local: LocalPlace) -> None:
+    def test_native_manifest_tuning_properties_are_accepted(self, local: LocalPlace) -> None:
         catalog = local.open(inline_optimization_enabled="false", commit_retries="3")
         catalog.create_table(CreateTableRequest(id=["t"]), ipc(ROWS))
         assert_whole(catalog, "t")
 
     @pytest.mark.parametrize("name", ["credential_vendor.kind", "ops_metrics_enabled"])
-    def test_properties_of_native_that_would_do_nothing_here_are_not_supported(self, name: str) -> None:
+    def test_native_properties_without_effect_are_unsupported(self, name: str) -> None:
         properties: dict[str, Any] = {"root": "lake", name: "true"}
         with refused(UNSUPPORTED) as caught:
             DirectoryNamespace(**properties)

@@ -56,8 +56,8 @@ def total_rows(catalog: DirectoryNamespace, **fields: Any) -> int:
     return int(metadata["total_rows"])
 
 
-class TestPlain:
-    def test_it_tells_where_the_table_is_and_nothing_that_costs(self, local: LocalPlace) -> None:
+class TestDescribe:
+    def test_describe_returns_the_location_and_nothing_expensive(self, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t")
         described = describe(catalog, "t")
@@ -66,20 +66,18 @@ class TestPlain:
         for field in ("version", "var_schema", "stats", "metadata", "is_only_declared", "managed_versioning"):
             assert getattr(described, field) is None
 
-    def test_the_location_can_be_opened_with_pylance(self, catalog: DirectoryNamespace) -> None:
+    def test_location_can_be_opened_with_pylance(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         assert dataset(catalog, "t").to_table() == ROWS
 
     @pytest.mark.parametrize("trailing", ["", "/", "//"])
-    def test_a_slash_at_the_end_of_the_root_makes_no_difference(
-        self, trailing: str, local: LocalPlace
-    ) -> None:
+    def test_trailing_slash_of_the_root_makes_no_difference(self, trailing: str, local: LocalPlace) -> None:
         catalog = local.open(root=local.root + trailing)
         create(catalog, "t")
         assert describe(catalog, "t").location == f"{local.root}/t.lance"
         assert catalog.namespace_id() == f'DirectoryNamespace {{ root: "{local.root}" }}'
 
-    def test_a_file_uri_and_a_path_object_name_the_same_root(self, local: LocalPlace) -> None:
+    def test_file_uri_and_path_object_name_the_same_root(self, local: LocalPlace) -> None:
         create(local.open(), "t")
         for catalog in (
             local.open(root=f"file://{local.root}"),
@@ -88,21 +86,21 @@ class TestPlain:
             assert describe(catalog, "t").location == f"{local.root}/t.lance"
 
     @pytest.mark.parametrize("folder", ["a b", "é", "100%", "a%20b", "a#b", "a?b", "it's", "x$y", "[a]", "~"])
-    def test_a_local_root_may_have_an_odd_name(self, folder: str, local: LocalPlace) -> None:
+    def test_local_root_may_have_an_unusual_name(self, folder: str, local: LocalPlace) -> None:
         catalog = local.open(root=local.folder / folder)
         create(catalog, "t")
         lance.write_dataset(MORE_ROWS, namespace_client=catalog, table_id=["t"], mode="append")
         assert dataset(catalog, "t").count_rows() == 5
         assert [path.name for path in local.folder.iterdir()] == [folder]
 
-    def test_a_table_that_is_not_there_is_not_found(self, catalog: DirectoryNamespace) -> None:
+    def test_missing_table_is_not_found(self, catalog: DirectoryNamespace) -> None:
         with refused(TABLE_NOT_FOUND) as caught:
             describe(catalog, "t")
         assert str(caught.value).startswith("Table not found: ")
         with refused(TABLE_NOT_FOUND):
             exists_or_raise(catalog, "t")
 
-    def test_it_tells_clients_to_commit_through_the_catalog_when_set_so(self, place: Place) -> None:
+    def test_version_tracking_makes_clients_commit_through_the_catalog(self, place: Place) -> None:
         create(place.open(), "t")
         managed = place.open(table_version_tracking_enabled="true")
         assert describe(managed, "t").managed_versioning is True
@@ -110,35 +108,37 @@ class TestPlain:
         assert describe(place.open(), "t").managed_versioning is None
 
 
-class TestPinned:
-    def test_the_latest_version_of_main_is_described_by_default(self, history: DirectoryNamespace) -> None:
+class TestVersionsTagsAndBranches:
+    def test_describe_returns_the_latest_version_of_main_by_default(
+        self, history: DirectoryNamespace
+    ) -> None:
         assert describe(history, "t", load_detailed_metadata=True).version == 2
         assert total_rows(history) == 5
 
-    def test_a_version(self, history: DirectoryNamespace) -> None:
+    def test_describe_of_a_version_returns_that_version(self, history: DirectoryNamespace) -> None:
         for version, rows in ((1, 3), (2, 5)):
             assert describe(history, "t", version=version).version == version
             assert total_rows(history, version=version) == rows
 
-    def test_a_tag(self, history: DirectoryNamespace) -> None:
+    def test_describe_of_a_tag_returns_its_version(self, history: DirectoryNamespace) -> None:
         for tag, version, rows in (("first", 1, 3), ("second", 2, 5)):
             assert describe(history, "t", tag=tag).version == version
             assert total_rows(history, tag=tag) == rows
 
-    def test_a_branch(self, history: DirectoryNamespace) -> None:
+    def test_describe_of_a_branch_returns_its_latest_version(self, history: DirectoryNamespace) -> None:
         assert describe(history, "t", branch="work/in-progress").version == 4
         assert total_rows(history, branch="work/in-progress") == 9
         assert describe(history, "t", branch="main").version == 2
 
-    def test_a_version_of_a_branch(self, history: DirectoryNamespace) -> None:
+    def test_describe_of_a_branch_version_returns_that_version(self, history: DirectoryNamespace) -> None:
         assert describe(history, "t", branch="work/in-progress", version=3).version == 3
         assert total_rows(history, branch="work/in-progress", version=3) == 7
 
-    def test_a_tag_on_a_branch(self, history: DirectoryNamespace) -> None:
+    def test_describe_of_a_tag_on_a_branch_returns_its_version(self, history: DirectoryNamespace) -> None:
         dataset(history, "t").tags.create("there", ("work/in-progress", 3))
         assert total_rows(history, tag="there") == 7
 
-    def test_a_version_that_is_not_there(self, history: DirectoryNamespace) -> None:
+    def test_describe_of_a_missing_version_is_not_found(self, history: DirectoryNamespace) -> None:
         for version in (0, 3, 99, 2**63, 2**64):
             for detailed in (False, True):
                 with refused(VERSION_NOT_FOUND):
@@ -149,17 +149,17 @@ class TestPinned:
             with refused(VERSION_NOT_FOUND):
                 describe(history, "t", branch="work/in-progress", version=version)
 
-    def test_a_tag_that_is_not_there(self, history: DirectoryNamespace) -> None:
+    def test_describe_of_a_missing_tag_is_not_found(self, history: DirectoryNamespace) -> None:
         for tag in ("third", "", "a/b", "../t", "a\0b"):
             with refused(TAG_NOT_FOUND):
                 describe(history, "t", tag=tag)
 
-    def test_a_branch_that_is_not_there(self, history: DirectoryNamespace) -> None:
+    def test_describe_of_a_missing_branch_is_not_found(self, history: DirectoryNamespace) -> None:
         for branch in ("play", "", "work", "../t", "a\0b"):
             with refused(BRANCH_NOT_FOUND):
                 describe(history, "t", branch=branch)
 
-    def test_a_tag_excludes_a_version_and_a_branch(self, history: DirectoryNamespace) -> None:
+    def test_describe_by_tag_excludes_version_and_branch(self, history: DirectoryNamespace) -> None:
         others: list[dict[str, Any]] = [{"version": 1}, {"branch": "work/in-progress"}, {"branch": "main"}]
         for other in others:
             with refused(INVALID_INPUT):
@@ -172,7 +172,7 @@ class TestPinned:
 
 
 class TestDetailed:
-    def test_it_tells_version_schema_and_counts(self, catalog: DirectoryNamespace) -> None:
+    def test_detailed_description_has_version_schema_and_counts(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         dataset(catalog, "t").delete("id = 2")
         described = describe(catalog, "t", load_detailed_metadata=True)
@@ -185,7 +185,7 @@ class TestDetailed:
         assert described.metadata["total_rows"] == "2"
         assert described.is_only_declared is False
 
-    def test_the_schema_is_that_of_the_version(self, local: LocalPlace) -> None:
+    def test_detailed_description_has_the_schema_of_its_version(self, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t")
         create(catalog, "t", pa.table({"other": [1.5]}), mode="overwrite")
@@ -194,13 +194,13 @@ class TestDetailed:
             assert described.var_schema is not None
             assert [field.name for field in described.var_schema.fields] == columns
 
-    def test_a_declared_table_has_no_details(self, catalog: DirectoryNamespace) -> None:
+    def test_detailed_description_of_a_declared_table_is_empty(self, catalog: DirectoryNamespace) -> None:
         declare(catalog, "t")
         described = describe(catalog, "t", load_detailed_metadata=True)
         assert described.is_only_declared is True
         assert (described.version, described.var_schema, described.metadata) == (None, None, None)
 
-    def test_a_version_of_a_declared_table_is_not_found(self, catalog: DirectoryNamespace) -> None:
+    def test_version_of_a_declared_table_is_not_found(self, catalog: DirectoryNamespace) -> None:
         declare(catalog, "t")
         exists_or_raise(catalog, "t")
         looks: list[Callable[..., object]] = [describe, exists_or_raise]
@@ -211,13 +211,13 @@ class TestDetailed:
 
 
 class TestCheckDeclared:
-    def test_it_is_told_only_when_asked(self, catalog: DirectoryNamespace) -> None:
+    def test_is_only_declared_is_returned_only_on_request(self, catalog: DirectoryNamespace) -> None:
         declare(catalog, "t")
         assert describe(catalog, "t").is_only_declared is None
         assert describe(catalog, "t", check_declared=False).is_only_declared is None
         assert describe(catalog, "t", check_declared=True).is_only_declared is True
 
-    def test_a_written_table_is_not_only_declared(self, catalog: DirectoryNamespace) -> None:
+    def test_written_table_is_not_only_declared(self, catalog: DirectoryNamespace) -> None:
         lance.write_dataset(ROWS, namespace_client=catalog, table_id=["t"], mode="create")
         assert describe(catalog, "t", check_declared=True).is_only_declared is False
         create(catalog, "u")
@@ -225,7 +225,7 @@ class TestCheckDeclared:
 
 
 class TestVendedOptions:
-    def test_a_client_gets_what_it_needs_to_open_the_table(self, moto: S3Place) -> None:
+    def test_responses_vend_the_options_needed_to_open_the_table(self, moto: S3Place) -> None:
         catalog = moto.open()
         created = create(catalog, "t")
         for response in (created, declare(catalog, "u"), describe(catalog, "t")):
@@ -233,24 +233,24 @@ class TestVendedOptions:
         opened = lance.dataset(created.location, storage_options=created.storage_options)
         assert opened.to_table() == ROWS
 
-    def test_a_client_may_decline_them(self, moto: S3Place) -> None:
+    def test_vended_options_can_be_declined(self, moto: S3Place) -> None:
         catalog = moto.open()
         create(catalog, "t")
         assert describe(catalog, "t", vend_credentials=False).storage_options is None
         assert declare(catalog, "u", vend_credentials=False).storage_options is None
 
-    def test_the_settings_may_withhold_them_unless_asked(self, moto: S3Place) -> None:
+    def test_vended_options_can_be_disabled_unless_requested(self, moto: S3Place) -> None:
         catalog = moto.open(vend_input_storage_options="false")
         assert create(catalog, "t").storage_options is None
         assert declare(catalog, "u").storage_options is None
         assert describe(catalog, "t").storage_options is None
         assert describe(catalog, "t", vend_credentials=True).storage_options == moto.server.storage_options()
 
-    def test_a_local_table_needs_none(self, local: LocalPlace) -> None:
+    def test_local_table_vends_no_options(self, local: LocalPlace) -> None:
         assert create(local.open(), "t").storage_options is None
         assert describe(local.open(), "t", vend_credentials=True).storage_options is None
 
-    def test_no_repr_shows_a_value_and_every_other_way_does(self, moto: S3Place) -> None:
+    def test_reprs_hide_vended_values_but_other_accessors_return_them(self, moto: S3Place) -> None:
         catalog = moto.open(**{"storage.secret_access_key": "do-not-show"})
         responses: list[Any] = [create(catalog, "t"), declare(catalog, "u"), describe(catalog, "t")]
         for response in responses:

@@ -98,22 +98,20 @@ def numbers(response: ListTableVersionsResponse) -> list[int]:
 
 
 class TestList:
-    def test_versions_come_oldest_first_unless_asked_otherwise(self, catalog: DirectoryNamespace) -> None:
+    def test_versions_are_listed_oldest_first_unless_descending(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 4)
         assert versions(catalog, "t") == [1, 2, 3, 4]
         assert versions(catalog, "t", descending=False) == [1, 2, 3, 4]
         assert versions(catalog, "t", descending=True) == [4, 3, 2, 1]
 
-    def test_versions_are_sorted_as_numbers_under_both_naming_schemes(self, local: LocalPlace) -> None:
+    def test_versions_are_sorted_numerically_under_both_naming_schemes(self, local: LocalPlace) -> None:
         catalog = local.open()
         for scheme in ("V1", "V2"):
             for version in (1, 2, 9, 10, 11, 100):
                 local.put(f"{scheme}.lance/{file_of(version, scheme)}", b"x")
             assert versions(catalog, scheme) == [1, 2, 9, 10, 11, 100]
 
-    def test_a_limit_and_tokens_walk_all_versions_in_both_directions(
-        self, catalog: DirectoryNamespace
-    ) -> None:
+    def test_pages_list_every_version_in_both_directions(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 5)
         for descending, expected in ((False, [[1, 2], [3, 4], [5]]), (True, [[5, 4], [3, 2], [1]])):
             first = page(catalog, limit=2, descending=descending)
@@ -122,7 +120,7 @@ class TestList:
             assert [numbers(each) for each in (first, second, third)] == expected
             assert third.page_token is None
 
-    def test_odd_limits(self, local: LocalPlace) -> None:
+    def test_edge_case_limits_and_page_tokens_are_accepted(self, local: LocalPlace) -> None:
         catalog = local.open()
         grow(catalog, "t", 3)
         assert numbers(page(catalog, limit=3)) == [1, 2, 3]
@@ -135,13 +133,15 @@ class TestList:
         assert numbers(page(catalog, page_token="3")) == []
 
     @pytest.mark.parametrize("token", ["x", "-1", "1.5", " 1", "next"])
-    def test_a_token_that_is_none_of_ours_is_refused(self, token: str, local: LocalPlace) -> None:
+    def test_invalid_page_token_is_refused(self, token: str, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t")
         with refused(INVALID_INPUT):
             page(catalog, page_token=token)
 
-    def test_each_version_tells_its_manifest(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_listed_versions_describe_their_manifests(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
         before = time.time() * 1000
         grow(catalog, "t", 2)
         for each in page(catalog).versions:
@@ -152,7 +152,9 @@ class TestList:
             assert each.timestamp_millis is not None
             assert before - 2000 <= each.timestamp_millis <= time.time() * 1000 + 2000
 
-    def test_files_that_are_no_versions_are_left_out(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_files_that_are_no_versions_are_not_listed(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         for file in (
             "staged.manifest-1234",
@@ -164,18 +166,18 @@ class TestList:
             place.put(f"t.lance/_versions/{file}", b"x")
         assert versions(catalog, "t") == [1]
 
-    def test_a_declared_table_has_no_versions(self, catalog: DirectoryNamespace) -> None:
+    def test_declared_table_has_no_versions(self, catalog: DirectoryNamespace) -> None:
         declare(catalog, "t")
         assert versions(catalog, "t") == []
 
-    def test_a_branch_has_versions_of_its_own(self, catalog: DirectoryNamespace) -> None:
+    def test_branch_lists_its_own_versions(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 2)
         dataset(catalog, "t").create_branch("play/ground").insert(pa.table({"n": [9]}))
         assert versions(catalog, "t", branch="play/ground") == [2, 3]
         assert versions(catalog, "t", branch="main") == [1, 2]
         assert versions(catalog, "t") == [1, 2]
 
-    def test_what_is_not_there_is_not_found(self, catalog: DirectoryNamespace) -> None:
+    def test_versions_of_a_missing_table_or_branch_are_not_found(self, catalog: DirectoryNamespace) -> None:
         with refused(TABLE_NOT_FOUND):
             versions(catalog, "t")
         create(catalog, "t")
@@ -183,7 +185,7 @@ class TestList:
             versions(catalog, "t", branch="play")
 
     @pytest.mark.parametrize("branch", ["..", "../u.lance", "a//b", "/", "a/./b", "a\0b"], ids=ascii)
-    def test_a_branch_name_cannot_leave_the_table(self, branch: str, local: LocalPlace) -> None:
+    def test_branch_name_cannot_escape_the_table(self, branch: str, local: LocalPlace) -> None:
         catalog = local.open()
         create(catalog, "t")
         create(catalog, "u")
@@ -197,16 +199,16 @@ class TestDescribe:
         """Describe a version of t."""
         return catalog.describe_table_version(DescribeTableVersionRequest(id=["t"], **fields)).version
 
-    def test_it_tells_what_the_listing_tells(self, catalog: DirectoryNamespace) -> None:
+    def test_describe_version_matches_the_listing(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 3)
         for listed in page(catalog).versions:
             assert self.describe(catalog, version=listed.version) == listed
 
-    def test_no_version_means_the_latest(self, catalog: DirectoryNamespace) -> None:
+    def test_describe_without_a_version_returns_the_latest(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 3)
         assert self.describe(catalog).version == 3
 
-    def test_a_version_of_a_branch(self, catalog: DirectoryNamespace) -> None:
+    def test_describe_version_of_a_branch_returns_it(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 2)
         dataset(catalog, "t").create_branch("play").insert(pa.table({"n": [9]}))
         assert self.describe(catalog, branch="play").version == 3
@@ -214,7 +216,7 @@ class TestDescribe:
         with refused(VERSION_NOT_FOUND):
             self.describe(catalog, branch="play", version=1)
 
-    def test_what_is_not_there_is_not_found(self, catalog: DirectoryNamespace) -> None:
+    def test_describe_version_of_a_missing_target_is_not_found(self, catalog: DirectoryNamespace) -> None:
         with refused(TABLE_NOT_FOUND):
             self.describe(catalog)
         declare(catalog, "t")
@@ -230,7 +232,7 @@ class TestDescribe:
 
 class TestCreate:
     @pytest.mark.parametrize(("scheme", "named"), [("V2", "V2"), ("V1", "V1"), ("v1", "V1"), (None, "V2")])
-    def test_the_staged_manifest_becomes_the_next_version(
+    def test_staged_manifest_becomes_the_next_version(
         self, scheme: str | None, named: str, place: Place, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "t")
@@ -243,7 +245,9 @@ class TestCreate:
         assert made.manifest_path == store_path(place, f"t.lance/{file_of(2, named)}")
         assert versions(catalog, "t") == [1, 2]
 
-    def test_a_real_manifest_gives_a_real_version(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_staged_real_manifest_makes_a_readable_version(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         dataset(catalog, "t").insert(MORE_ROWS)
         manifest = place.files()[f"t.lance/{file_of(2)}"]
@@ -252,19 +256,21 @@ class TestCreate:
         put_version(catalog, "t", 2, stage(place, "t", manifest))
         assert rows(catalog, "t") == ROWS.to_pylist() + MORE_ROWS.to_pylist()
 
-    def test_the_path_may_be_a_uri_or_absolute(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_staged_manifest_path_may_be_a_uri(self, place: Place, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         location = describe(catalog, "t").location
         stage(place, "t", b"second")
         put_version(catalog, "t", 2, f"{location}/{STAGED}")
         assert versions(catalog, "t") == [1, 2]
 
-    def test_the_first_version_of_a_declared_table(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_first_version_of_a_declared_table_can_be_created(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
         declare(catalog, "t")
         put_version(catalog, "t", 1, stage(place, "t", b"first"))
         assert versions(catalog, "t") == [1]
 
-    def test_a_gap_is_refused_and_the_staged_file_stays(
+    def test_version_after_a_gap_is_refused_and_the_staged_file_is_kept(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "t")
@@ -276,9 +282,7 @@ class TestCreate:
             assert "expected 2" in str(caught.value)
         assert place.files() == before
 
-    def test_a_version_that_was_deleted_cannot_come_back(
-        self, place: Place, catalog: DirectoryNamespace
-    ) -> None:
+    def test_deleted_version_cannot_be_created_again(self, place: Place, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 3)
         place.remove(f"t.lance/{file_of(2)}")
         with refused(CONCURRENT_MODIFICATION):
@@ -286,7 +290,7 @@ class TestCreate:
         assert versions(catalog, "t") == [1, 3]
 
     @pytest.mark.parametrize("scheme", ["V1", "V2"])
-    def test_a_version_that_exists_with_other_content_is_refused(
+    def test_existing_version_with_different_content_is_refused(
         self, scheme: str, place: Place, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "t")
@@ -300,7 +304,9 @@ class TestCreate:
         assert place.files()[f"t.lance/{file_of(1)}"] == before
         assert versions(catalog, "t") == [1]
 
-    def test_the_same_content_again_is_a_success(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_creating_the_same_version_with_the_same_content_succeeds(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         put_version(catalog, "t", 2, stage(place, "t", b"second"))
         again = put_version(catalog, "t", 2, stage(place, "t", b"second", "_versions/staged-again"))
@@ -308,7 +314,7 @@ class TestCreate:
         assert versions(catalog, "t") == [1, 2]
         assert "t.lance/_versions/staged-again" not in place.files()
 
-    def test_a_staged_file_outside_the_table_is_refused(
+    def test_staged_file_outside_the_table_is_refused(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "t")
@@ -338,14 +344,14 @@ class TestCreate:
         assert place.files() == before
 
     @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
-    def test_a_path_that_no_store_can_hold_is_refused(
+    def test_staged_path_with_a_null_character_is_refused(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "t")
         with refused(INVALID_INPUT):
             put_version(catalog, "t", 2, store_path(place, "t.lance/_versions/a\0b"))
 
-    def test_a_staged_file_on_another_store_is_refused(self, moto: S3Place) -> None:
+    def test_staged_file_on_another_store_is_refused(self, moto: S3Place) -> None:
         catalog = moto.open()
         create(catalog, "t")
         stage(moto, "t", b"x")
@@ -354,15 +360,15 @@ class TestCreate:
                 put_version(catalog, "t", 2, f"{base}/{moto.prefix}/t.lance/{STAGED}")
         assert versions(catalog, "t") == [1]
 
-    def test_a_staged_file_that_is_not_there_is_refused(
-        self, place: Place, catalog: DirectoryNamespace
-    ) -> None:
+    def test_missing_staged_file_is_refused(self, place: Place, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         with refused(INVALID_INPUT) as caught:
             put_version(catalog, "t", 2, store_path(place, "t.lance/_versions/nothing"))
         assert "not found" in str(caught.value)
 
-    def test_bad_numbers_and_schemes_are_refused(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_invalid_version_number_or_naming_scheme_is_refused(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         path = stage(place, "t", b"x")
         loose: Any = catalog
@@ -373,7 +379,9 @@ class TestCreate:
             put_version(catalog, "t", 2, path, naming_scheme="V3")
         assert versions(catalog, "t") == [1]
 
-    def test_a_table_that_is_not_there_is_not_found(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_create_version_of_a_missing_table_is_not_found(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
         path = stage(place, "t", b"x", "staged")
         with refused(TABLE_NOT_FOUND):
             put_version(catalog, "t", 1, path)
@@ -408,14 +416,16 @@ class TestBatchCreate:
         request = BatchCreateTableVersionsRequest(entries=list(entries))
         return [each.version for each in catalog.batch_create_table_versions(request).versions]
 
-    def test_versions_of_several_tables_are_made(self, place: Place, catalog: DirectoryNamespace) -> None:
+    def test_batch_creates_versions_of_several_tables(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         grow(catalog, "u", 2)
         entries = [self.entry(place, "t", 2, b"t2"), self.entry(place, "u", 3, b"u3")]
         assert self.batch(catalog, *entries) == [2, 3]
         assert (versions(catalog, "t"), versions(catalog, "u")) == ([1, 2], [1, 2, 3])
 
-    def test_several_versions_of_one_table_are_made_in_order(
+    def test_batch_creates_several_versions_of_one_table_in_order(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "t")
@@ -426,7 +436,7 @@ class TestBatchCreate:
         ]
         assert versions(catalog, "t") == [1, 2, 3, 4]
 
-    def test_an_empty_batch_makes_nothing(self, catalog: DirectoryNamespace) -> None:
+    def test_empty_batch_creates_nothing(self, catalog: DirectoryNamespace) -> None:
         assert self.batch(catalog) == []
 
     @pytest.mark.parametrize(
@@ -442,7 +452,7 @@ class TestBatchCreate:
         ],
         ids=lambda value: str(value),
     )
-    def test_a_later_entry_that_cannot_be_done_leaves_the_earlier_ones_undone(
+    def test_failing_entry_undoes_the_whole_batch(
         self, spoil: dict[str, Any], code: int, local: LocalPlace
     ) -> None:
         catalog = local.open()
@@ -464,26 +474,26 @@ class TestBatchDelete:
         )
         return catalog.batch_delete_table_versions(request).deleted_count
 
-    def test_the_end_of_a_range_is_not_in_it(self, catalog: DirectoryNamespace) -> None:
+    def test_batch_delete_excludes_the_end_of_a_range(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 6)
         assert self.delete(catalog, (2, 4)) == 2
         assert versions(catalog, "t") == [1, 4, 5, 6]
         assert len(rows(catalog, "t")) == 6
         assert len(rows(catalog, "t", version=4)) == 4
 
-    def test_minus_one_is_an_open_end(self, catalog: DirectoryNamespace) -> None:
+    def test_batch_delete_with_end_minus_one_is_open_ended(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 5)
         assert self.delete(catalog, (3, -1)) == 3
         assert versions(catalog, "t") == [1, 2]
         assert len(rows(catalog, "t")) == 2, "the table opens at the latest version that is left"
 
-    def test_several_ranges_may_overlap(self, local: LocalPlace) -> None:
+    def test_batch_delete_ranges_may_overlap(self, local: LocalPlace) -> None:
         catalog = local.open()
         grow(catalog, "t", 8)
         assert self.delete(catalog, (1, 3), (2, 4), (6, 7)) == 4
         assert versions(catalog, "t") == [4, 5, 7, 8]
 
-    def test_versions_that_are_not_there_count_as_nothing(self, local: LocalPlace) -> None:
+    def test_batch_delete_ignores_missing_versions(self, local: LocalPlace) -> None:
         catalog = local.open()
         grow(catalog, "t", 3)
         assert self.delete(catalog, (50, 60)) == 0
@@ -493,7 +503,7 @@ class TestBatchDelete:
         assert self.delete(catalog, (0, 2)) == 0
         assert versions(catalog, "t") == [2, 3]
 
-    def test_all_versions_are_never_deleted(self, catalog: DirectoryNamespace) -> None:
+    def test_batch_delete_of_all_versions_is_refused(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 3)
         for ranges in ([(0, -1)], [(1, 4)], [(1, 2), (2, -1)]):
             with refused(INVALID_TABLE_STATE) as caught:
@@ -503,14 +513,16 @@ class TestBatchDelete:
         assert len(rows(catalog, "t")) == 3
 
     @pytest.mark.parametrize("bad", [(3, 1), (-1, 2), (-5, -1), (0, -2)])
-    def test_a_range_upside_down_is_refused(self, bad: tuple[int, int], local: LocalPlace) -> None:
+    def test_batch_delete_of_a_reversed_range_is_refused(
+        self, bad: tuple[int, int], local: LocalPlace
+    ) -> None:
         catalog = local.open()
         grow(catalog, "t", 3)
         with refused(INVALID_INPUT):
             self.delete(catalog, (1, 2), bad)
         assert versions(catalog, "t") == [1, 2, 3]
 
-    def test_versions_of_a_branch(self, catalog: DirectoryNamespace) -> None:
+    def test_batch_delete_removes_versions_of_a_branch(self, catalog: DirectoryNamespace) -> None:
         grow(catalog, "t", 2)
         branch = dataset(catalog, "t").create_branch("play")
         branch.insert(pa.table({"n": [8]}))
@@ -519,7 +531,7 @@ class TestBatchDelete:
         assert versions(catalog, "t", branch="play") == [2, 4]
         assert versions(catalog, "t") == [1, 2]
 
-    def test_what_is_not_there_is_not_found(self, local: LocalPlace) -> None:
+    def test_batch_delete_of_a_missing_table_or_branch_is_not_found(self, local: LocalPlace) -> None:
         catalog = local.open()
         with refused(TABLE_NOT_FOUND):
             self.delete(catalog, (1, 2))
@@ -544,7 +556,7 @@ class TestManagedVersioning:
         """Write t through the catalog."""
         return lance.write_dataset(table, namespace_client=managed, table_id=["t"], mode=mode, **options)
 
-    def test_every_write_is_a_version_made_by_the_catalog(self, managed: Recorder) -> None:
+    def test_every_pylance_write_creates_its_version_through_the_catalog(self, managed: Recorder) -> None:
         self.write(managed, ROWS, "create")
         self.write(managed, MORE_ROWS, "append")
         self.write(managed, MORE_ROWS, "overwrite")
@@ -557,13 +569,13 @@ class TestManagedVersioning:
         found = self.open(managed).to_table().sort_by("id").to_pylist()
         assert [(row["id"], row["name"]) for row in found] == [(2, "b"), (3, "c"), (4, "z"), (5, "e")]
 
-    def test_no_staged_manifest_is_left_behind(self, place: Place, managed: Recorder) -> None:
+    def test_pylance_write_leaves_no_staged_manifest(self, place: Place, managed: Recorder) -> None:
         self.write(managed, ROWS, "create")
         self.write(managed, MORE_ROWS, "append")
         in_versions = [key for key in place.files() if "/_versions/" in key]
         assert all(key.endswith((".manifest", ".json", "/")) for key in in_versions)
 
-    def test_old_versions_tags_and_restore(self, managed: Recorder) -> None:
+    def test_pylance_reads_old_versions_tags_and_restores(self, managed: Recorder) -> None:
         self.write(managed, ROWS, "create")
         self.write(managed, MORE_ROWS, "append")
         self.write(managed, MORE_ROWS, "overwrite")
@@ -577,7 +589,9 @@ class TestManagedVersioning:
         with pytest.raises(ValueError, match="not found"):
             self.open(managed, version=99)
 
-    def test_compaction_and_an_index(self, managed: Recorder) -> None:
+    def test_pylance_compaction_and_indexing_create_versions_through_the_catalog(
+        self, managed: Recorder
+    ) -> None:
         self.write(managed, ROWS, "create")
         for _ in range(3):
             self.write(managed, MORE_ROWS, "append")
@@ -588,14 +602,14 @@ class TestManagedVersioning:
         assert self.open(managed).to_table(filter="id = 4").num_rows == 3
         assert managed.made == versions(managed, "t")
 
-    def test_the_older_naming_scheme(self, place: Place, managed: Recorder) -> None:
+    def test_pylance_writes_with_the_v1_naming_scheme(self, place: Place, managed: Recorder) -> None:
         self.write(managed, ROWS, "create", enable_v2_manifest_paths=False)
         self.write(managed, MORE_ROWS, "append")
         assert {f"t.lance/{file_of(version, 'V1')}" for version in (1, 2)} <= set(place.files())
         assert self.open(managed).count_rows() == 5
         assert versions(managed, "t") == [1, 2]
 
-    def test_a_branch_begins_at_the_version_it_was_made_from(self, managed: Recorder) -> None:
+    def test_branch_starts_at_the_version_it_was_created_from(self, managed: Recorder) -> None:
         self.write(managed, ROWS, "create")
         self.write(managed, MORE_ROWS, "append")
         branch = self.open(managed).create_branch("play")
@@ -605,7 +619,7 @@ class TestManagedVersioning:
         assert describe(managed, "t", branch="play").version == 3
         assert self.open(managed).count_rows() == 5
 
-    def test_writers_that_meet_both_get_through(self, managed: Recorder) -> None:
+    def test_concurrent_pylance_writers_both_succeed(self, managed: Recorder) -> None:
         self.write(managed, ROWS, "create")
         one, other = self.open(managed), self.open(managed)
         one.insert(MORE_ROWS)
@@ -613,14 +627,14 @@ class TestManagedVersioning:
         assert self.open(managed).count_rows() == 7
         assert versions(managed, "t") == [1, 2, 3]
 
-    def test_a_client_that_commits_past_the_catalog_is_seen(self, place: Place, managed: Recorder) -> None:
+    def test_version_committed_outside_the_catalog_is_seen(self, place: Place, managed: Recorder) -> None:
         self.write(managed, ROWS, "create")
         dataset(place.open(), "t").insert(MORE_ROWS)
         self.write(managed, MORE_ROWS, "append")
         assert versions(managed, "t") == [1, 2, 3]
         assert self.open(managed).count_rows() == 7
 
-    def test_a_table_made_by_create_table_can_be_written_to(self, managed: Recorder) -> None:
+    def test_table_made_by_create_table_can_be_written_by_pylance(self, managed: Recorder) -> None:
         create(managed, "t")
         self.write(managed, MORE_ROWS, "append")
         assert managed.made == [2]

@@ -66,7 +66,7 @@ def _settings(part: str, facts: TableFacts = LIVE) -> dict[str, Any]:
     return dict(found.settings)
 
 
-def test_protection_follows_the_policy_and_is_taken_away_only_when_it_says_so() -> None:
+def test_protection_is_set_and_removed_only_as_the_policy_says() -> None:
     assert _settings("protect = true") == {"on": True}
     assert _settings("protect = { on = false }", replace(LIVE, protected=True)) == {"on": False}
     assert why("protect = false", replace(LIVE, protected=True)) == ("disabled by the rule", False)
@@ -76,7 +76,7 @@ def test_protection_follows_the_policy_and_is_taken_away_only_when_it_says_so() 
 @pytest.mark.parametrize(
     ("now", "then"), [(None, True), ("7d", True), ("720h", False), ("30d", False), ("x", True)]
 )
-def test_a_ttl_is_set_when_the_table_has_another(now: str | None, then: bool) -> None:
+def test_retention_is_set_when_the_table_has_a_different_one(now: str | None, then: bool) -> None:
     found = one('drop_ttl = "30d"', replace(LIVE, drop_ttl=now))
     assert (found is not None) is then
     assert found is None or found.settings == {"ttl": "30d"}
@@ -85,7 +85,7 @@ def test_a_ttl_is_set_when_the_table_has_another(now: str | None, then: bool) ->
 WHERE = 'delete_rows = { delete_where = "ts < now() - interval \'1 day\'", time_column = "ts" }'
 
 
-def test_rows_are_deleted_up_to_a_moment_that_is_fixed_with_the_plan() -> None:
+def test_rows_are_deleted_up_to_an_instant_fixed_in_the_plan() -> None:
     found = one(WHERE)
     assert found is not None
     assert "2026-11-15T12:00:00.000000Z" in str(found.settings["where"])
@@ -103,13 +103,15 @@ def test_rows_are_deleted_up_to_a_moment_that_is_fixed_with_the_plan() -> None:
         ((("ts", "time64[us]"),), "column 'ts' is time64[us], not a timestamp or date"),
     ],
 )
-def test_rows_stay_when_the_time_column_is_none(columns: tuple[tuple[str, str], ...], reason: str) -> None:
+def test_row_delete_without_a_usable_time_column_is_refused(
+    columns: tuple[tuple[str, str], ...], reason: str
+) -> None:
     assert why(WHERE, replace(LIVE, columns=columns)) == (reason, True)
     found = explain(policy(rule(WHERE)), replace(LIVE, columns=columns), NOW)
     assert [(each.kind, each.rule, each.why) for each in found.refused] == [(Kind.DELETE_ROWS, "a", reason)]
 
 
-def test_an_empty_table_has_no_rows_to_delete() -> None:
+def test_empty_table_has_no_rows_to_delete() -> None:
     assert why(WHERE, replace(LIVE, rows=0)) == ("the table has no rows", False)
 
 
@@ -127,20 +129,18 @@ def test_an_empty_table_has_no_rows_to_delete() -> None:
         ({"fragments": 10, "rows": None}, True),
     ],
 )
-def test_a_table_is_compacted_when_fragments_or_deleted_rows_are_many(
-    facts: dict[str, Any], follows: bool
-) -> None:
+def test_table_with_many_fragments_or_deleted_rows_is_compacted(facts: dict[str, Any], follows: bool) -> None:
     part = "compact = { min_fragments = 10, target_rows = 1_000_000 }"
     assert (one(part, replace(LIVE, **facts)) is not None) is follows
 
 
-def test_a_size_in_bytes_counts_for_how_many_fragments_are_enough() -> None:
+def test_target_in_bytes_determines_how_many_fragments_are_enough() -> None:
     facts = replace(LIVE, fragments=10, bytes=10_000_000)
     assert one('compact.target_bytes = "1MB"', facts) is None
     assert one('compact.target_bytes = "1.2MB"', facts) is not None
 
 
-def test_compaction_gets_the_settings_of_its_job() -> None:
+def test_compaction_settings_are_passed_to_its_job() -> None:
     part = 'compact = { target_bytes = "1MB", batch_size = 7, partial_progress = 3 }'
     found = _settings(part, replace(LIVE, fragments=50))
     assert found == {
@@ -165,7 +165,7 @@ def test_indexes_are_refreshed_when_they_lag(unindexed: int | None, follows: boo
         maintenance.RefreshIndexes(**_settings(part, facts))
 
 
-def test_defaults_are_those_of_the_jobs() -> None:
+def test_policy_defaults_match_those_of_the_jobs() -> None:
     for ours, job in (
         (Compaction(), maintenance.Compact()),
         (IndexRefresh(), maintenance.RefreshIndexes()),
@@ -195,7 +195,7 @@ def test_defaults_are_those_of_the_jobs() -> None:
         ),
     ],
 )
-def test_old_versions_go_before_a_moment_that_is_fixed_with_the_plan(
+def test_old_versions_are_removed_before_an_instant_fixed_in_the_plan(
     part: str, found: dict[str, Any]
 ) -> None:
     assert _settings(part) == found
@@ -213,17 +213,17 @@ def test_old_versions_go_before_a_moment_that_is_fixed_with_the_plan(
         ),
     ],
 )
-def test_versions_stay_when_none_can_go(facts: dict[str, Any], reason: str) -> None:
+def test_cleanup_is_skipped_when_no_version_can_be_removed(facts: dict[str, Any], reason: str) -> None:
     part = 'clean_up = { older_than = "2d", retain_versions = 3 }'
     assert why(part, replace(LIVE, **facts)) == (reason, False)
 
 
-def test_what_is_not_known_of_versions_is_left_to_the_job() -> None:
+def test_cleanup_with_unknown_versions_is_left_to_the_job() -> None:
     facts = replace(LIVE, versions=None, oldest_version_at=None)
     assert one("clean_up.retain_versions = 3", facts) is not None
 
 
-def test_a_dropped_table_is_purged_when_its_time_has_passed_and_gets_nothing_else() -> None:
+def test_expired_dropped_table_is_purged_and_gets_no_other_action() -> None:
     parts = (WHERE, "protect = true", 'drop_ttl = "1d"', "compact = true", "clean_up.retain_versions = 1")
     everything = policy(rule("\n".join((*parts, "purge = true"))))
     (action,) = evaluate(everything, DROPPED, NOW)
@@ -243,24 +243,24 @@ def test_a_dropped_table_is_purged_when_its_time_has_passed_and_gets_nothing_els
         ({"state": TableState.LIVE}, False),
     ],
 )
-def test_a_purge_waits(facts: dict[str, Any], refused: bool) -> None:
+def test_purge_waits_until_the_table_is_expired(facts: dict[str, Any], refused: bool) -> None:
     assert why("purge = true", replace(DROPPED, **facts))[1] is refused
 
 
-def test_a_table_without_data_is_only_protected() -> None:
+def test_declared_table_is_only_protected() -> None:
     everything = policy(rule('protect = true\ndrop_ttl = "1d"\ncompact = true\nclean_up.retain_versions = 1'))
     declared = TableFacts(("a",), TableState.DECLARED)
     assert [each.kind for each in evaluate(everything, declared, NOW)] == [Kind.PROTECT]
 
 
-def test_a_table_that_cannot_be_read_is_left_alone_and_it_is_said() -> None:
+def test_unreadable_table_is_left_alone_with_an_error() -> None:
     broken = TableFacts(("a",), error="no such file")
     found = explain(policy(rule("protect = true")), broken, NOW)
     assert found.actions == []
     assert found.error == "the table cannot be read: no such file"
 
 
-def test_the_last_rule_that_sets_a_part_takes_it_whole() -> None:
+def test_last_matching_rule_overrides_a_setting_completely() -> None:
     found = explain(
         policy(
             "[defaults]\nclean_up = { older_than = '9d', retain_versions = 2 }\n"
@@ -303,13 +303,13 @@ def test_the_last_rule_that_sets_a_part_takes_it_whole() -> None:
         ('tier = "gold", other = true', False),
     ],
 )
-def test_a_rule_asks_for_properties(condition: str, holds: bool) -> None:
+def test_rule_can_require_table_properties(condition: str, holds: bool) -> None:
     facts = replace(LIVE, properties=(("tier", "gold"), ("owner", "x")))
     found = one(f"protect = true\nproperties = {{ {condition} }}", facts)
     assert (found is not None) is holds
 
 
-def test_outside_the_window_nothing_is_done_and_it_is_said_when_it_opens() -> None:
+def test_closed_window_allows_no_actions_and_says_when_it_opens() -> None:
     text = "[defaults]\nwindow = '22:00-06:00'\ntimezone = 'Europe/Berlin'\n" + rule("protect = true")
     found = explain(policy(text), LIVE, NOW)
     assert found.actions == []
@@ -324,14 +324,14 @@ def test_outside_the_window_nothing_is_done_and_it_is_said_when_it_opens() -> No
     )
 
 
-def test_a_rule_can_lift_the_rate_limit() -> None:
+def test_rule_can_lift_the_rate_limit() -> None:
     text = "[defaults]\nrate_limit = 5\nclean_up.retain_versions = 1\n"
     assert evaluate(policy(text), LIVE, NOW)[0].settings["rate_limit"] == 5
     lifted = policy(text + rule("rate_limit = false"))
     assert "rate_limit" not in evaluate(lifted, LIVE, NOW)[0].settings
 
 
-def test_the_root_has_its_own_actions_which_the_last_rule_for_all_tables_decides() -> None:
+def test_last_rule_for_all_tables_decides_the_root_actions() -> None:
     text = "[defaults]\nremove_orphans = true\nmaintain_manifest = true\nrate_limit = 7\n"
     orphans, manifest = evaluate_root(policy(text), NOW)
     assert (orphans.kind, orphans.table) == (Kind.REMOVE_ORPHANS, ())
@@ -348,7 +348,7 @@ def test_the_root_has_its_own_actions_which_the_last_rule_for_all_tables_decides
     assert [each.matches for each in explain_root(off, NOW).matches] == [True, True, False]
 
 
-def test_limits_say_which_is_exceeded_and_by_how_much() -> None:
+def test_exceeded_limit_is_named_with_planned_and_allowed_values() -> None:
     limits = Limits(max_tables=5, max_bytes_deleted=1000)
     assert limits.why_exceeded(tables=5, bytes_deleted=1000, rows_deleted=10**9) is None
     assert limits.why_exceeded(tables=6, bytes_deleted=0, rows_deleted=0) == (
@@ -373,7 +373,7 @@ FACTS = st.sampled_from(
 
 @settings(max_examples=100, deadline=None)
 @given(DOCUMENTS, FACTS)
-def test_overlapping_rules_always_decide_the_same(document: Document, facts: TableFacts) -> None:
+def test_overlapping_rules_are_decided_deterministically(document: Document, facts: TableFacts) -> None:
     text = to_toml(document)
     found = explain(policy(text), facts, NOW)
     assert found == explain(policy(text), facts, NOW)
@@ -393,7 +393,7 @@ def test_overlapping_rules_always_decide_the_same(document: Document, facts: Tab
 
 @settings(max_examples=60, deadline=None)
 @given(DOCUMENTS, FACTS)
-def test_rules_that_do_not_match_change_nothing(document: Document, facts: TableFacts) -> None:
+def test_rules_that_do_not_match_have_no_effect(document: Document, facts: TableFacts) -> None:
     whole = policy(to_toml(document))
     found = explain(whole, facts, NOW)
     matching = {each.rule for each in found.matches if each.matches}

@@ -45,7 +45,7 @@ PINNED = _at("2026-03-31T12:30:00.000250")
         ("(now()) /* now() */ > a -- now()", f"({PINNED}) /* now() */ > a -- now()"),
     ],
 )
-def test_the_time_is_written_into_a_predicate(text: str, pinned: str) -> None:
+def test_current_time_is_pinned_in_a_predicate(text: str, pinned: str) -> None:
     assert depends_on_time(text)
     assert pin_time(text, NOW) == pinned
 
@@ -70,12 +70,12 @@ def test_the_time_is_written_into_a_predicate(text: str, pinned: str) -> None:
         "now(1) > 2",
     ],
 )
-def test_what_only_looks_like_the_time_stays(text: str) -> None:
+def test_text_that_only_resembles_the_current_time_is_kept(text: str) -> None:
     assert not depends_on_time(text)
     assert pin_time(text, NOW) == text
 
 
-def test_a_time_in_another_zone_is_the_same_moment() -> None:
+def test_time_in_another_zone_is_pinned_to_the_same_instant() -> None:
     there = NOW.astimezone(timezone(timedelta(hours=-9)))
     assert pin_time("ts < now() and d < current_date", there) == f"ts < {PINNED} and d < date '2026-03-31'"
 
@@ -102,7 +102,7 @@ def test_a_time_in_another_zone_is_the_same_moment() -> None:
         ("x > 3; drop table y", None, "semicolon"),
     ],
 )
-def test_a_predicate_that_cannot_be_kept_to_is_refused(text: str, column: str | None, message: str) -> None:
+def test_invalid_time_predicate_is_refused(text: str, column: str | None, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         check_predicate(text, column)
 
@@ -111,7 +111,7 @@ def test_a_predicate_that_cannot_be_kept_to_is_refused(text: str, column: str | 
     ("text", "column"),
     [("x > 3", None), ("ts < now()", "ts"), ("`my ts` < now()", "my ts"), ("ts < date '2026-01-01'", "ts")],
 )
-def test_a_predicate_that_can_be_kept_to_is_taken(text: str, column: str | None) -> None:
+def test_valid_time_predicate_is_accepted(text: str, column: str | None) -> None:
     check_predicate(text, column)
 
 
@@ -142,7 +142,7 @@ FRAGMENTS = st.sampled_from(
 
 
 @pytest.mark.parametrize("text", ["ts < now() - interval '90 days", 'interval"now()', "`ts < now()"])
-def test_a_quote_that_is_not_closed_is_refused(text: str) -> None:
+def test_unclosed_quote_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="unclosed"):
         pin_time(text, NOW)
 
@@ -150,7 +150,7 @@ def test_a_quote_that_is_not_closed_is_refused(text: str) -> None:
 @settings(max_examples=250, deadline=None)
 @given(st.lists(FRAGMENTS, max_size=12).map("".join))
 @example("interval'now()")
-def test_a_pinned_predicate_no_longer_depends_on_the_time(text: str) -> None:
+def test_pinned_predicate_no_longer_depends_on_the_time(text: str) -> None:
     try:
         pinned = pin_time(text, NOW)
     except InvalidInputError:
@@ -180,7 +180,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_lance_takes_the_pinned_time_for_the_same_moment_in_every_zone(
+def test_lance_reads_the_pinned_time_as_the_same_instant_in_every_zone(
     events: lance.LanceDataset, column: str
 ) -> None:
     assert events.count_rows(pin_time(f"{column} < now()", NOW)) == 13

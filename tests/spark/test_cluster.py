@@ -8,7 +8,7 @@ import pytest
 from tests.support.spark.cluster import Cluster, ClusterError
 
 
-def test_a_driver_that_fails_or_hangs_is_reported(cluster: Cluster, tmp_path: Path) -> None:
+def test_driver_that_fails_or_hangs_is_reported(cluster: Cluster, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys, time\ntime.sleep(float(sys.argv[1]))\nsys.exit('no')")
     failed = cluster.run(script, "0")

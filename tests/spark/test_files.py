@@ -23,7 +23,7 @@ def root(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_rows_survive_an_import_and_an_export(
+def test_spark_import_and_export_preserve_rows(
     spark: SparkSession, root: str, tmp_path: Path, kind: str
 ) -> None:
     frame = spark.createDataFrame([(1, "a"), (2, "b"), (3, "c")], "id long, name string")
@@ -43,7 +43,7 @@ def test_rows_survive_an_import_and_an_export(
     assert DirectoryNamespace(root=root).count_table_rows({"id": ["prod", "t"]}).count == 3
 
 
-def test_a_path_that_is_not_there_and_a_format_that_spark_has_not(spark: SparkSession, root: str) -> None:
+def test_import_of_a_missing_path_or_unsupported_format_is_refused(spark: SparkSession, root: str) -> None:
     with pytest.raises(InvalidInputError, match="does not exist"):
         import_files(spark, ["/nowhere/at/all.parquet"], ["t"], file_format="parquet")
     with pytest.raises(InvalidInputError, match="arrow"):

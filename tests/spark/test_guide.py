@@ -15,9 +15,7 @@ DOCS = REPOSITORY / "docs"
 PRINTED = re.compile(r"^print\(.*\)  # (.+)$", re.MULTILINE)
 
 
-def test_the_examples_of_the_guide_run_one_after_the_other_in_an_empty_folder(
-    java: None, tmp_path: Path
-) -> None:
+def test_guide_examples_run_in_order_and_print_what_they_say(java: None, tmp_path: Path) -> None:
     pages = [(DOCS / page).read_text() for page in ("spark.md", "spark/streaming.md")]
     text = "\n".join(block for page in pages for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     ran = subprocess.run(

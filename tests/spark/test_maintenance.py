@@ -60,7 +60,7 @@ def _done(
     return report
 
 
-def test_every_job_runs_on_executors_and_reports_each_table(
+def test_every_job_runs_on_executors_and_reports_every_table(
     spark: SparkSession, catalog: relance.DirectoryNamespace
 ) -> None:
     planned = relance.spark.maintain(
@@ -95,7 +95,7 @@ def test_every_job_runs_on_executors_and_reports_each_table(
         catalog.undrop_table(TABLES[2])
 
 
-def test_a_giant_table_is_cut_up_over_executors_and_a_broken_one_stops_nobody(
+def test_giant_table_is_split_over_executors_and_a_missing_one_stops_nothing(
     spark: SparkSession, catalog: relance.DirectoryNamespace
 ) -> None:
     with pytest.raises(InvalidInputError, match="auto, local, spark"):

@@ -93,7 +93,7 @@ EVERYWHERE = [
 
 
 @pytest.mark.parametrize(("case", "engine"), EVERYWHERE)
-def test_a_merge_does_what_merge_insert_does(spark: SparkSession, root: str, case: str, engine: str) -> None:
+def test_merge_matches_lance_merge_insert(spark: SparkSession, root: str, case: str, engine: str) -> None:
     on, make, kind, stable, delete = CASES[case]
     chance = random.Random(case)
     keys = [make(n % 130) if chance.random() > 0.1 else None for n in range(150)]  # some of them twice
@@ -134,7 +134,7 @@ def test_a_merge_does_what_merge_insert_does(spark: SparkSession, root: str, cas
     lance.dataset(ours).validate()
 
 
-def test_columns_that_are_missing_keep_their_values(
+def test_columns_missing_from_the_source_keep_their_values(
     spark: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = _create(root, "t", _rows([1, 2, 3, 4], 0, pa.int64()))
@@ -164,7 +164,7 @@ BLOBS = [b"short", None, b"", b"x" * 300_000]
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.2"])
-def test_blobs_of_updated_rows_stay_and_new_ones_are_appended(
+def test_blobs_of_updated_rows_are_kept_and_new_ones_appended(
     spark: SparkSession, root: str, version: str
 ) -> None:
     is_new = version == "2.2"
@@ -189,7 +189,7 @@ def test_blobs_of_updated_rows_stay_and_new_ones_are_appended(
 
 
 @pytest.mark.parametrize("rows", [100, 800])
-def test_rows_that_are_written_while_their_keys_are_looked_up_replace_each_what_it_matches(
+def test_rows_written_during_the_key_lookup_replace_their_matches(
     spark: SparkSession, root: str, rows: int
 ) -> None:
     # A table of few fragments, and one of more than the driver deletes rows of by itself.
@@ -207,7 +207,7 @@ def test_rows_that_are_written_while_their_keys_are_looked_up_replace_each_what_
 
 
 @pytest.mark.parametrize("many", [2, 50])
-def test_many_rows_of_one_key_are_left_to_the_join(spark: SparkSession, root: str, many: int) -> None:
+def test_many_rows_with_one_key_are_merged_by_a_join(spark: SparkSession, root: str, many: int) -> None:
     uri = _create(root, "t", _rows([1] * many + [2], 0, pa.int64()))
     made = merge(_frame(spark, _rows([1], 1000, pa.int64())), "t", "k", root=root, engine="spark")
     assert (made.updated, made.inserted) == (many, 0)
@@ -217,7 +217,7 @@ def test_many_rows_of_one_key_are_left_to_the_join(spark: SparkSession, root: st
     assert data <= named  # what was written before it was known how many there are is gone
 
 
-def test_rows_that_are_more_than_the_keys_that_were_looked_up_are_removed(
+def test_source_with_more_rows_than_keys_is_refused_and_its_files_removed(
     spark: SparkSession, root: str
 ) -> None:
     uri = _create(root, "t", _rows([1, 2], 0, pa.int64()))
@@ -230,7 +230,7 @@ def test_rows_that_are_more_than_the_keys_that_were_looked_up_are_removed(
     assert os.listdir(f"{uri}/data") == before
 
 
-def test_few_rows_are_merged_here_and_the_result_says_why(
+def test_small_merge_runs_locally_and_the_result_says_why(
     spark: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _create(root, "t", _rows([1, 2], 0, pa.int64()))
@@ -262,7 +262,7 @@ def test_few_rows_are_merged_here_and_the_result_says_why(
     assert why(rows) == "spark: the table has 2 rows"
 
 
-def test_the_size_of_rows_is_seen_before_they_are_collected(spark: SparkSession) -> None:
+def test_size_of_the_source_is_measured_before_collecting(spark: SparkSession) -> None:
     wide = spark.range(3).selectExpr("id", "repeat('x', 1000) as s", "array_repeat(1.5d, 100) as a")
     rows, size = _counted(
         wide.union(spark.createDataFrame([(1, None, None)], "id bigint, s string, a array<double>"))
@@ -273,7 +273,7 @@ def test_the_size_of_rows_is_seen_before_they_are_collected(spark: SparkSession)
 
 
 @pytest.mark.parametrize("engines", [("spark", "spark"), ("local", "spark")])
-def test_merges_that_race_leave_one_row_for_each_key(
+def test_racing_merges_leave_one_row_per_key(
     spark: SparkSession, root: str, engines: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = _create(root, "t", _rows([], 0, pa.int64()))
@@ -309,7 +309,7 @@ def test_merges_that_race_leave_one_row_for_each_key(
     assert values in ([10, 11, 12], [20, 21, 22])
 
 
-def test_what_cannot_be_merged_is_refused_before_anything_is_written(spark: SparkSession, root: str) -> None:
+def test_invalid_merge_is_refused_before_anything_is_written(spark: SparkSession, root: str) -> None:
     uri, kept = _create(root, "t", _rows([1, 2], 0, pa.int64())), _kept(spark)
     rows = _frame(spark, _rows([7, 7], 0, pa.int64()))
     for engine in ("auto", "spark"):
@@ -334,7 +334,7 @@ def test_what_cannot_be_merged_is_refused_before_anything_is_written(spark: Spar
     assert _kept(spark) <= kept
 
 
-def test_keys_are_found_by_place_in_a_set_or_not_left_out() -> None:
+def test_key_finder_misses_no_matching_row() -> None:
     values = pa.chunked_array(
         [pa.array([5, None, 900, -3], pa.int32()), pa.array([7, 2_000_000], pa.int32())]
     )

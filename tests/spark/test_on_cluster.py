@@ -75,7 +75,7 @@ def _named_files(root: str) -> set[str]:
 
 
 @pytest.mark.timeout(900)
-def test_a_worker_killed_during_a_write_and_during_a_read_costs_no_row(
+def test_killing_a_worker_during_a_write_or_a_read_loses_no_row(
     cluster: Cluster, driver: Driver, root: str
 ) -> None:
     driver.ask("write", root=root, modes=["append"], rows=ROWS, tasks=TASKS, trouble="death")
@@ -94,7 +94,7 @@ def test_a_worker_killed_during_a_write_and_during_a_read_costs_no_row(
 
 
 @pytest.mark.timeout(900)
-def test_of_a_task_and_its_speculative_copy_one_counts(cluster: Cluster, driver: Driver, root: str) -> None:
+def test_task_and_its_speculative_copy_count_once(cluster: Cluster, driver: Driver, root: str) -> None:
     driver.ask("write", root=root, modes=["append"], rows=20_000, tasks=4, trouble="stall")
     assert driver.answer() == {"versions": [1]}
     assert _ids(root) == list(range(20_000))
@@ -102,7 +102,7 @@ def test_of_a_task_and_its_speculative_copy_one_counts(cluster: Cluster, driver:
 
 
 @pytest.mark.timeout(900)
-def test_a_table_of_two_gigabytes_goes_through_executors_of_one(driver: Driver, root: str) -> None:
+def test_two_gigabyte_table_is_processed_by_one_gigabyte_executors(driver: Driver, root: str) -> None:
     rows = 500_000
     driver.ask("big", root=root, rows=rows)
     told = driver.answer()
@@ -112,7 +112,7 @@ def test_a_table_of_two_gigabytes_goes_through_executors_of_one(driver: Driver, 
 
 
 @pytest.mark.timeout(900)
-def test_jobs_that_append_at_once_all_land_and_an_overwrite_is_whole(
+def test_concurrent_appends_all_land_and_an_overwrite_is_complete(
     cluster: Cluster, driver: Driver, root: str
 ) -> None:
     _create(root, 1000)
@@ -132,7 +132,7 @@ def test_jobs_that_append_at_once_all_land_and_an_overwrite_is_whole(
 
 
 @pytest.mark.timeout(900)
-def test_a_killed_driver_leaves_the_table_as_it_was_and_only_files_that_cleanup_removes(
+def test_killed_driver_leaves_only_files_that_cleanup_removes(
     cluster: Cluster, driver: Driver, root: str
 ) -> None:
     _create(root, 1000)

@@ -34,22 +34,22 @@ HERE = {"path": "users", "root": "/lake"}
         ("größe.表", ("größe", "表")),
     ],
 )
-def test_an_id_in_text_has_these_parts(text: str, parts: tuple[str, ...]) -> None:
+def test_id_text_is_parsed_into_parts(text: str, parts: tuple[str, ...]) -> None:
     assert parse_id(text) == parts
 
 
 @pytest.mark.parametrize("text", ["a..b", ".a", "a.", "`a", "`a`b", "a`b`", "``", "a$$b", "[1]", "[", "[]"])
-def test_a_malformed_id_is_refused(text: str) -> None:
+def test_malformed_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="table id"):
         parse_id(text)
 
 
 @pytest.mark.parametrize("parts", [("a",), ("a.b", "c"), ("a`b", "with space"), ("[x", "ü")])
-def test_an_id_survives_being_written_as_text(parts: tuple[str, ...]) -> None:
+def test_formatted_id_parses_back_to_its_parts(parts: tuple[str, ...]) -> None:
     assert parse_id(format_id(parts)) == parts
 
 
-def test_an_id_needs_a_root_and_a_path_takes_none() -> None:
+def test_id_requires_a_root_and_a_path_refuses_one() -> None:
     with pytest.raises(InvalidInputError, match="'root'"):
         parse_address("users", {})
     with pytest.raises(InvalidInputError, match="leave out option 'root'"):
@@ -58,7 +58,7 @@ def test_an_id_needs_a_root_and_a_path_takes_none() -> None:
         parse_address(None, {"root": "/lake"})
 
 
-def test_a_path_of_a_table_is_a_table_of_its_folder() -> None:
+def test_path_of_a_table_directory_becomes_a_catalog_address() -> None:
     address = parse_address("s3://bucket/lake/users.lance/", {"storage.region": "eu"})
     assert address == CatalogAddress(
         ("users",),
@@ -66,7 +66,7 @@ def test_a_path_of_a_table_is_a_table_of_its_folder() -> None:
     )
 
 
-def test_another_path_is_opened_as_it_is() -> None:
+def test_other_paths_are_opened_directly() -> None:
     assert parse_address("s3://bucket/data", {"storage.region": "eu"}) == PathAddress(
         "s3://bucket/data", (("region", "eu"),)
     )
@@ -75,7 +75,7 @@ def test_another_path_is_opened_as_it_is() -> None:
         parse_address("./data", {"drop_ttl": "7d"})
 
 
-def test_storage_options_are_in_no_repr() -> None:
+def test_storage_options_are_hidden_from_every_repr() -> None:
     secret = {"storage.aws_secret_access_key": "hunter2"}
     for path, root in (("users", {"root": "/lake"}), ("/a/b", {}), ("/a/b.lance", {})):
         assert "hunter2" not in repr(parse_read_options({"path": path, **root, **secret}))
@@ -110,7 +110,7 @@ def test_read_options_are_parsed() -> None:
         ("2026-03-01", datetime(2026, 3, 1, tzinfo=UTC)),
     ],
 )
-def test_a_time_without_a_zone_is_in_utc(text: str, moment: datetime) -> None:
+def test_timestamp_without_a_zone_is_utc(text: str, moment: datetime) -> None:
     assert parse_read_options({**HERE, "timestamp": text}).timestamp == moment
 
 
@@ -135,12 +135,12 @@ def test_a_time_without_a_zone_is_in_utc(text: str, moment: datetime) -> None:
         ("filter", ""),
     ],
 )
-def test_an_unusable_value_is_refused_by_the_name_of_its_option(name: str, value: str) -> None:
+def test_invalid_read_option_is_refused_and_named(name: str, value: str) -> None:
     with pytest.raises(InvalidInputError, match=f"'{name}'"):
         parse_read_options({**HERE, name: value})
 
 
-def test_two_ways_to_name_a_version_exclude_each_other() -> None:
+def test_version_tag_and_timestamp_exclude_each_other() -> None:
     with pytest.raises(InvalidInputError, match=r"'version' and 'tag'"):
         parse_read_options({**HERE, "version": "1", "tag": "t"})
     with pytest.raises(InvalidInputError, match=r"'tag' and 'timestamp'"):
@@ -149,7 +149,7 @@ def test_two_ways_to_name_a_version_exclude_each_other() -> None:
         parse_read_options({**HERE, "tag": "t", "branch": "b"})
 
 
-def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+def test_unknown_option_is_refused_and_a_similar_one_suggested() -> None:
     with pytest.raises(InvalidInputError, match="did you mean 'columns'"):
         parse_read_options({**HERE, "colums": "a"})
     with pytest.raises(InvalidInputError, match="known options: "):
@@ -158,7 +158,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
         parse_read_options({"paths": '["a", "b"]'})
 
 
-def test_an_option_of_another_use_is_refused() -> None:
+def test_option_for_another_kind_of_operation_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="'job' does not apply to a batch read"):
         parse_read_options({**HERE, "job": "x"})
     with pytest.raises(InvalidInputError, match="'starting_version' does not apply to a batch read"):
@@ -169,7 +169,7 @@ def test_an_option_of_another_use_is_refused() -> None:
         parse_stream_options({**HERE, "limit": "1"})
 
 
-def test_a_schema_is_asked_for_with_the_options_of_either_read() -> None:
+def test_schema_inference_accepts_batch_and_streaming_options() -> None:
     options = parse_read_options({**HERE, "starting_version": "1", "limit": "1"}, use=Use.SCHEMA)
     assert options.limit == 1
 
@@ -210,7 +210,7 @@ def test_write_options_are_parsed() -> None:
         ("max_rows_per_file", "0"),
     ],
 )
-def test_an_unusable_value_of_a_write_is_refused(name: str, value: str) -> None:
+def test_invalid_write_option_is_refused_and_named(name: str, value: str) -> None:
     with pytest.raises(InvalidInputError, match=f"'{name}'"):
         parse_write_options({**HERE, name: value})
 
@@ -231,12 +231,12 @@ def test_stream_options_are_parsed() -> None:
         parse_stream_options({**HERE, "starting_version": "1", "starting_timestamp": "2026-01-01"})
 
 
-def test_a_streaming_write_tolerates_what_spark_adds() -> None:
+def test_streaming_write_accepts_options_that_spark_adds() -> None:
     options = parse_write_options({**HERE, "checkpointlocation": "c"}, use=Use.STREAM_WRITE)
     assert options.job is None
     with pytest.raises(InvalidInputError, match="'checkpointlocation' does not apply to a write"):
         parse_write_options({**HERE, "checkpointlocation": "c"})
 
 
-def test_every_option_has_a_meaning() -> None:
+def test_every_option_has_a_description() -> None:
     assert all(meaning.endswith(".") for meaning in OPTIONS.values())

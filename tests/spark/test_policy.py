@@ -15,7 +15,7 @@ from relance.policy.actions import Kind
 from relance.policy.records import Outcome, RunState
 
 
-def test_a_policy_is_planned_and_run_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_policy_planned_and_run_by_spark_matches_a_local_run(spark: SparkSession, tmp_path: Path) -> None:
     here, there = PolicyLake(str(tmp_path / "here")), PolicyLake(str(tmp_path / "there"))
     here.fill()
     shutil.copytree(here.uri, there.uri)
@@ -36,7 +36,9 @@ def test_a_policy_is_planned_and_run_by_spark(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.parametrize("engine", ["auto", "local"])
-def test_a_policy_is_run_where_the_engine_says(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+def test_policy_runs_locally_with_the_auto_and_local_engines(
+    spark: SparkSession, tmp_path: Path, engine: str
+) -> None:
     lake = PolicyLake(str(tmp_path / "lake"))
     lake.make("readings", fragments=2)
     record = relance.spark.run_policy(spark, the_policy(), root=lake.uri, engine=engine, kinds=[Kind.COMPACT])

@@ -61,7 +61,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_a_table_of_the_catalog_is_read_by_its_id(spark: SparkSession, lake: Path) -> None:
+def test_table_is_read_by_its_catalog_id(spark: SparkSession, lake: Path) -> None:
     register(spark)
     frame = spark.read.format("lance").option("root", str(lake)).load("prod.people")
     assert [(f.name, f.dataType.simpleString()) for f in frame.schema] == [
@@ -77,7 +77,7 @@ def test_a_table_of_the_catalog_is_read_by_its_id(spark: SparkSession, lake: Pat
     assert table(spark, "empty", root=lake).collect() == []
 
 
-def test_another_name_of_the_source_works_on_executors(spark: SparkSession, lake: Path) -> None:
+def test_source_registered_under_another_name_works_on_executors(spark: SparkSession, lake: Path) -> None:
     assert table(spark, "prod$people", root=lake, source="relance_other", limit=3).count() == 3
     for name in ("parquet", "csv"):
         with pytest.raises(InvalidInputError, match="taken"):
@@ -86,7 +86,7 @@ def test_another_name_of_the_source_works_on_executors(spark: SparkSession, lake
         register(spark, "no name")
 
 
-def test_odd_column_names_and_a_thousand_columns_are_read(spark: SparkSession, lake: Path) -> None:
+def test_unusual_column_names_and_a_thousand_columns_are_read(spark: SparkSession, lake: Path) -> None:
     odd = table(spark, "`my.odd`", root=lake, columns=["a,b", "größe", "with space", "Ünï"], limit=1)
     assert odd.columns == ["a,b", "größe", "with space", "Ünï"]
     assert odd.collect() == [(3, 1, 5, "x")]
@@ -97,7 +97,7 @@ def test_odd_column_names_and_a_thousand_columns_are_read(spark: SparkSession, l
     assert [sum(row) for row in wide.collect()] == [499500, 500500]
 
 
-def test_time_travel_by_version_tag_and_time(spark: SparkSession, lake: Path) -> None:
+def test_time_travel_works_by_version_tag_and_timestamp(spark: SparkSession, lake: Path) -> None:
     dataset = lance.dataset(DirectoryNamespace(root=lake).describe_table({"id": ["prod", "people"]}).location)
     made = [each["timestamp"].astimezone(UTC) for each in dataset.versions()]
     counts = {
@@ -133,7 +133,7 @@ def test_time_travel_by_version_tag_and_time(spark: SparkSession, lake: Path) ->
         table(spark, "prod.people", root=lake, branch="nope")
 
 
-def test_a_schema_of_the_user_is_a_projection(spark: SparkSession, lake: Path) -> None:
+def test_user_schema_acts_as_a_projection(spark: SparkSession, lake: Path) -> None:
     def read(schema: str) -> DataFrame:
         return spark.read.format("lance").schema(schema).option("root", str(lake)).load("prod.people")
 
@@ -144,7 +144,7 @@ def test_a_schema_of_the_user_is_a_projection(spark: SparkSession, lake: Path) -
         read("id int").collect()
 
 
-def test_what_is_wrong_is_told_as_a_typed_error(spark: SparkSession, lake: Path) -> None:
+def test_invalid_reads_raise_typed_errors(spark: SparkSession, lake: Path) -> None:
     with pytest.raises(TableColumnNotFoundError, match="did you mean 'name'"):
         table(spark, "prod.people", root=lake, columns=["nme"])
     with pytest.raises(InvalidInputError, match="nope"):
@@ -164,7 +164,7 @@ def test_what_is_wrong_is_told_as_a_typed_error(spark: SparkSession, lake: Path)
     assert "did you mean 'columns'?" in error.detail
 
 
-def test_one_relation_used_twice_gives_right_results(spark: SparkSession, lake: Path) -> None:
+def test_one_relation_used_twice_gives_correct_results(spark: SparkSession, lake: Path) -> None:
     frame = table(spark, "prod.people", root=lake, version=1)
     five, rest = frame.where("id = 5"), frame.where("id < 3")
     assert (five.count(), frame.count()) == (1, 1000)
@@ -180,12 +180,12 @@ def test_one_relation_used_twice_gives_right_results(spark: SparkSession, lake: 
     assert low.crossJoin(high).count() == 6
 
 
-def test_filters_are_not_pushed_down_by_themselves() -> None:
+def test_filters_are_not_pushed_down_automatically() -> None:
     # Spark 4.3.0 gives wrong rows then. Whoever adds it checks the version of Spark, and this test.
     assert LanceReader.pushFilters is DataSourceReader.pushFilters
 
 
-def test_row_ids_addresses_limits_and_no_column_at_all(spark: SparkSession, lake: Path) -> None:
+def test_row_ids_row_addresses_limits_and_empty_projections_are_read(spark: SparkSession, lake: Path) -> None:
     rows = table(
         spark, "prod.people", root=lake, limit=1002, with_row_id=True, with_row_address=True
     ).collect()
@@ -201,7 +201,7 @@ def test_row_ids_addresses_limits_and_no_column_at_all(spark: SparkSession, lake
     assert many.rdd.getNumPartitions() > 5
 
 
-def test_a_read_keeps_to_its_version_and_finishes_after_a_drop(spark: SparkSession, tmp_path: Path) -> None:
+def test_read_keeps_its_version_and_finishes_after_a_drop(spark: SparkSession, tmp_path: Path) -> None:
     catalog = DirectoryNamespace(root=tmp_path)
     create(catalog, "t", PEOPLE)
     frame = table(spark, "t", root=tmp_path)
@@ -228,7 +228,7 @@ def test_plain_paths_are_read(spark: SparkSession, tmp_path: Path) -> None:
         table(spark, str(tmp_path / "nothing"))
 
 
-def test_an_object_store_is_read_and_its_keys_are_never_shown(
+def test_s3_table_is_read_without_showing_its_keys(
     spark: SparkSession, moto_server: S3Server, moto_bucket: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     place = S3Place(moto_server, moto_bucket, "lake", {})
@@ -249,7 +249,7 @@ def test_an_object_store_is_read_and_its_keys_are_never_shown(
     assert table(spark, f"{properties['root']}/t.lance", properties=path).count() == 1000
 
 
-def test_options_reach_lance_from_sql_too(spark: SparkSession, lake: Path) -> None:
+def test_sql_view_options_are_passed_to_lance(spark: SparkSession, lake: Path) -> None:
     register(spark)
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW few USING lance "

@@ -60,7 +60,7 @@ def read(options: ReadOptions) -> tuple[list[pa.Table], list[Split]]:
 @pytest.mark.parametrize("stable", [False, True], ids=["plain_ids", "stable_ids"])
 @pytest.mark.parametrize("index", ["none", "partial", "full"])
 @pytest.mark.parametrize("deletions", [False, True], ids=["kept", "deleted"])
-def test_ranges_are_a_partition_of_the_rows(
+def test_splits_partition_the_rows_in_every_combination(
     tmp_path: Path, deletions: bool, index: str, stable: bool
 ) -> None:
     dataset = make(tmp_path / "t.lance", deletions=deletions, index=index, stable=stable)
@@ -78,7 +78,7 @@ def test_ranges_are_a_partition_of_the_rows(
 
 
 @pytest.mark.parametrize("deletions", [False, True], ids=["kept", "deleted"])
-def test_a_limit_gives_exactly_the_first_rows(tmp_path: Path, deletions: bool) -> None:
+def test_limit_returns_exactly_the_first_rows(tmp_path: Path, deletions: bool) -> None:
     dataset = make(tmp_path / "t.lance", deletions=deletions, index="full", stable=False)
     for text in FILTERS.values():
         wanted = dataset.to_table(filter=text)["id"].to_pylist()
@@ -91,7 +91,7 @@ def test_a_limit_gives_exactly_the_first_rows(tmp_path: Path, deletions: bool) -
                 assert len(splits) <= 1
 
 
-def test_a_filter_on_an_index_reads_only_fragments_that_match(tmp_path: Path) -> None:
+def test_indexed_filter_reads_only_matching_fragments(tmp_path: Path) -> None:
     make(tmp_path / "t.lance", deletions=False, index="full", stable=False)
     options = parse_read_options(
         {"path": str(tmp_path / "t.lance"), "filter": "id = 6500", "split_rows": "100"}
@@ -101,7 +101,7 @@ def test_a_filter_on_an_index_reads_only_fragments_that_match(tmp_path: Path) ->
     assert parts[0]["s"].to_pylist() == ["s6500"]
 
 
-def test_five_thousand_small_fragments_are_one_task(spark: SparkSession, tmp_path: Path) -> None:
+def test_five_thousand_small_fragments_are_read_by_one_task(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     rows = pa.table({"id": range(50_000)})
     fragments = lance.fragment.write_fragments(rows, path, max_rows_per_file=10, max_rows_per_group=10)
@@ -116,7 +116,7 @@ def test_five_thousand_small_fragments_are_one_task(spark: SparkSession, tmp_pat
     assert whole.agg({"id": "sum"}).collect() == [(sum(range(50_000)),)]
 
 
-def test_a_filter_that_lance_cannot_use_is_refused_before_any_task(tmp_path: Path) -> None:
+def test_invalid_filter_is_refused_before_any_task_starts(tmp_path: Path) -> None:
     make(tmp_path / "t.lance", deletions=False, index="none", stable=False)
     for text in ("nope = 1", "id >", "id = ?", "id = 1; drop", "id = 1) or (id = 2"):
         options = parse_read_options({"path": str(tmp_path / "t.lance"), "filter": text})
@@ -124,13 +124,13 @@ def test_a_filter_that_lance_cannot_use_is_refused_before_any_task(tmp_path: Pat
             schema_of(pin(options), options)
 
 
-def test_a_version_that_was_cleaned_up_is_not_found(tmp_path: Path) -> None:
+def test_read_of_a_missing_version_is_not_found(tmp_path: Path) -> None:
     make(tmp_path / "t.lance", deletions=False, index="none", stable=False)
     with pytest.raises(TableVersionNotFoundError, match="version 99"):
         pin(parse_read_options({"path": str(tmp_path / "t.lance"), "version": "99"}))
 
 
-def test_the_plan_needs_nothing_but_the_dataset_and_is_the_same_each_time(tmp_path: Path) -> None:
+def test_read_plan_is_deterministic(tmp_path: Path) -> None:
     make(tmp_path / "t.lance", deletions=True, index="full", stable=False)
     options = parse_read_options({"path": str(tmp_path / "t.lance"), "split_rows": "500"})
     table = pin(options)
@@ -139,7 +139,7 @@ def test_the_plan_needs_nothing_but_the_dataset_and_is_the_same_each_time(tmp_pa
     assert plans[0] == plans[1]
 
 
-def test_a_table_that_replaced_another_one_at_its_path_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_table_replaced_at_its_path_is_not_confused_with_the_old_one(tmp_path: Path) -> None:
     options = parse_read_options({"path": str(tmp_path / "t.lance")})
     lance.write_dataset(pa.table({"id": [1]}), tmp_path / "t.lance")
     before = pin(options)

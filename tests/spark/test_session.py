@@ -43,7 +43,7 @@ def _program(path: Path, body: str) -> None:
     path.chmod(0o755)
 
 
-def test_settings_for_a_cluster_leave_its_addresses_and_memory_alone() -> None:
+def test_cluster_settings_leave_addresses_and_memory_alone() -> None:
     anywhere, local = settings(local=False), settings(local=True)
     assert anywhere.items() <= local.items()
     added = set(local) - set(anywhere)
@@ -65,11 +65,11 @@ def test_settings_for_a_cluster_leave_its_addresses_and_memory_alone() -> None:
         ("yarn", False),
     ],
 )
-def test_only_masters_of_one_process_are_local(master: str, expected: bool) -> None:
+def test_only_single_process_masters_are_local(master: str, expected: bool) -> None:
     assert is_local(master) is expected
 
 
-def test_the_session_has_the_settings_and_runs_this_python(spark: SparkSession) -> None:
+def test_session_has_the_settings_and_runs_this_python(spark: SparkSession) -> None:
     conf = spark.sparkContext.getConf()
     changed_for_tests = {"spark.sql.shuffle.partitions"}
     java = settings(local=True)["spark.driver.extraJavaOptions"]
@@ -90,7 +90,7 @@ def test_the_session_has_the_settings_and_runs_this_python(spark: SparkSession) 
     assert "relance" not in os.environ.get("SPARK_HOME", ""), "only Spark itself should see the other home"
 
 
-def test_asking_again_gives_the_running_session_and_a_new_root(spark: SparkSession) -> None:
+def test_second_call_returns_the_running_session_with_a_new_root(spark: SparkSession) -> None:
     again = session(
         "another name",
         master="local[2]",
@@ -107,7 +107,7 @@ def test_asking_again_gives_the_running_session_and_a_new_root(spark: SparkSessi
     spark.conf.unset(f"{CONF_PREFIX}root")
 
 
-def test_other_static_settings_than_the_running_ones_are_refused(spark: SparkSession) -> None:
+def test_conflicting_static_settings_are_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidInputError, match=r"spark\.driver\.memory is '2g', not '3g'.*stop\(\)"):
         session(master="local[2]", conf={"spark.driver.memory": "3g"})
     with pytest.raises(InvalidInputError, match=r"spark\.master is 'local\[2\]', not 'local\[1\]'"):
@@ -118,12 +118,12 @@ def test_other_static_settings_than_the_running_ones_are_refused(spark: SparkSes
     assert "do-not-show" not in str(refused.value)
 
 
-def test_properties_that_are_not_text_are_refused(java: None) -> None:
+def test_properties_that_are_not_strings_are_refused(java: None) -> None:
     with pytest.raises(InvalidInputError, match="retention"):
         session(properties={"retention": 7})  # type: ignore[dict-item]  # what a caller without types does
 
 
-def test_spark_hides_the_keys_of_stores(spark: SparkSession) -> None:
+def test_spark_redacts_storage_keys(spark: SparkSession) -> None:
     secrets = [
         "storage.secret_access_key",
         "storage.aws_access_key_id",
@@ -144,14 +144,16 @@ def test_spark_hides_the_keys_of_stores(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.22", "16"])
-def test_an_old_java_is_refused(fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_old_java_is_refused(fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(fake_java(version)))
     with pytest.raises(UnsupportedOperationError, match=r"needs Java 17 .*openjdk-17-jre-headless"):
         requirements.check_java()
 
 
-def test_java_home_wins_over_the_path(fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_takes_precedence_over_the_path(
+    fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(fake_java("11.0.1")))
     monkeypatch.setenv("JAVA_HOME", str(fake_java("21").parent))
     requirements.check_java()
@@ -160,7 +162,7 @@ def test_java_home_wins_over_the_path(fake_java: FakeJava, monkeypatch: pytest.M
         requirements.check_java()
 
 
-def test_no_java_and_a_broken_java_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_broken_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnsupportedOperationError, match="there is none on PATH"):
@@ -170,7 +172,7 @@ def test_no_java_and_a_broken_java_are_refused(tmp_path: Path, monkeypatch: pyte
         requirements.check_java()
 
 
-def test_an_old_or_missing_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_or_missing_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.version.__version__", "4.0.1")
     with pytest.raises(UnsupportedOperationError, match=r"4\.1 or newer, but found 4\.0\.1: pip install"):
         session()
@@ -179,14 +181,14 @@ def test_an_old_or_missing_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -
         session()
 
 
-def test_importing_the_package_without_pyspark_says_what_to_install() -> None:
+def test_import_without_pyspark_says_what_to_install() -> None:
     script = "import sys; sys.modules['pyspark'] = None; import relance.spark"
     failed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "UnsupportedOperationError" in failed.stderr
     assert "pip install 'relance[spark]'" in failed.stderr
 
 
-def test_the_other_spark_home_is_made_once_and_left_out_where_it_cannot_be(
+def test_spark_home_without_archives_is_created_once_and_optional(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "pyspark"
@@ -224,13 +226,13 @@ def tools(tmp_path: Path) -> Path:
     return tmp_path / "path"
 
 
-def test_make_finds_a_new_java_and_says_nothing(tools: Path) -> None:
+def test_java_script_accepts_a_new_java_silently(tools: Path) -> None:
     _program(tools / "java", "echo 'openjdk version \"21.0.2\"' >&2")
     finished = _run_java_script(tools)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 
-def test_make_says_what_to_do_without_java(tools: Path) -> None:
+def test_java_script_says_what_to_install_without_java(tools: Path) -> None:
     _program(tools / "id", "echo 1000")
     _program(tools / "apt-get", "echo must not run; exit 1")
     finished = _run_java_script(tools)
@@ -239,7 +241,7 @@ def test_make_says_what_to_do_without_java(tools: Path) -> None:
     assert "openjdk-17-jre-headless" in finished.stderr
 
 
-def test_make_installs_java_as_root(tools: Path) -> None:
+def test_java_script_installs_java_as_root(tools: Path) -> None:
     _program(tools / "java", "echo 'java version \"1.8.0\"' >&2")
     _program(tools / "id", "echo 0")
     newer = "printf '#!/bin/sh\\necho version \\\\\"17.0.1\\\\\"\\n'"
@@ -249,7 +251,7 @@ def test_make_installs_java_as_root(tools: Path) -> None:
     assert finished.stdout.strip() == "installing openjdk-17-jre-headless, which Spark needs"
 
 
-def test_make_says_which_java_is_too_old(tools: Path) -> None:
+def test_java_script_says_which_java_is_too_old(tools: Path) -> None:
     _program(tools / "java", "echo 'java version \"1.8.0\"' >&2")
     _program(tools / "id", "echo 0")
     _program(tools / "apt-get", "exit 1")

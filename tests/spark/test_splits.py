@@ -32,7 +32,7 @@ SIZES = st.builds(
 
 @settings(max_examples=300)
 @given(FRAGMENTS, SIZES, st.booleans())
-def test_splits_are_every_row_once_and_in_order(
+def test_splits_cover_every_row_once_and_in_order(
     fragments: list[Fragment], size: SplitSize, by_address: bool
 ) -> None:
     splits = plan_splits(fragments, size, by_address=by_address)
@@ -50,7 +50,7 @@ def test_splits_are_every_row_once_and_in_order(
 
 @settings(max_examples=300)
 @given(FRAGMENTS, SIZES, st.integers(0, 300))
-def test_a_limit_keeps_the_first_rows(fragments: list[Fragment], size: SplitSize, limit: int) -> None:
+def test_split_limit_keeps_the_first_rows(fragments: list[Fragment], size: SplitSize, limit: int) -> None:
     splits = plan_splits(fragments, size, by_address=False, limit=limit)
     by_id = {each.id: each for each in fragments}
     found = [row for split in splits for row in rows_of(split, by_id, by_address=False)]
@@ -63,7 +63,7 @@ def test_many_small_fragments_share_a_few_tasks() -> None:
     assert len(plan_splits(small, SplitSize(rows=100_000), by_address=False)) == 5
 
 
-def test_one_huge_fragment_is_cut_into_even_row_ranges() -> None:
+def test_huge_fragment_is_split_into_even_row_ranges() -> None:
     splits = plan_splits([Fragment(7, 10_000_000)], SplitSize(rows=2_500_000), by_address=False)
     assert splits == [
         Split((Piece(7, 0, 2_500_000),)),
@@ -73,21 +73,21 @@ def test_one_huge_fragment_is_cut_into_even_row_ranges() -> None:
     ]
 
 
-def test_cuts_prefer_the_ends_of_fragments() -> None:
+def test_splits_prefer_fragment_boundaries() -> None:
     nearly_even = [Fragment(i, 1_048_576, bytes=22 << 20) for i in range(9)] + [Fragment(9, 562_816)]
     splits = plan_splits(nearly_even, SplitSize(parallelism=2), by_address=False)
     assert len(splits) == 2
     assert all(piece.is_whole for split in splits for piece in split.pieces)
 
 
-def test_tasks_come_in_whole_rounds_when_the_cores_are_known() -> None:
+def test_number_of_tasks_is_a_multiple_of_the_known_cores() -> None:
     assert SplitSize(parallelism=2).tasks_for(20_000_000, 0) == 4
     assert SplitSize().tasks_for(20_000_000, 0) == 3
     assert SplitSize(parallelism=8).tasks_for(1_000, 4_000) == 1
     assert SplitSize(parallelism=8).tasks_for(2_000_000, 0) == 4
 
 
-def test_a_limit_of_few_rows_is_one_task() -> None:
+def test_small_limit_needs_only_one_task() -> None:
     huge = [Fragment(i, 10_000_000) for i in range(10)]
     assert plan_splits(huge, SplitSize(parallelism=8), by_address=False, limit=5) == [
         Split((Piece(0),), limit=5)

@@ -20,7 +20,7 @@ from relance.spark import submit
 PACKAGE = Path(relance.__file__).parent
 
 
-def test_a_policy_is_run_by_spark_submit(java: None, tmp_path: Path) -> None:
+def test_policy_is_run_by_spark_submit(java: None, tmp_path: Path) -> None:
     lake = PolicyLake(str(tmp_path / "lake"))
     lake.make("readings", fragments=3)
     (tmp_path / "policy.toml").write_text(POLICY)
@@ -58,7 +58,7 @@ def test_a_policy_is_run_by_spark_submit(java: None, tmp_path: Path) -> None:
     assert lake.facts()["readings", ""].fragments == 1
 
 
-def test_arguments_are_understood() -> None:
+def test_command_line_arguments_are_parsed() -> None:
     parse = submit._parser().parse_args
     given = parse(["run", "policy.toml", "--root", "r", "--only", "a", "--only", "b.c", "--wait", "5m"])
     assert (given.action, given.policy, given.only, given.wait) == ("run", "policy.toml", ["a", "b.c"], "5m")

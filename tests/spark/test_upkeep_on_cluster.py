@@ -76,9 +76,7 @@ def _has_told_twice(signs: Signs) -> bool:
 
 
 @pytest.mark.timeout(900)
-def test_executors_killed_in_each_job_and_an_append_meanwhile_cost_nothing(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_jobs_survive_killed_executors_and_a_concurrent_append(cluster: Cluster, tmp_path: Path) -> None:
     root = str(tmp_path / "lake")
     _fill(root)
     driver = cluster.start("tests.support.spark.jobs.upkeep", root)

@@ -25,7 +25,7 @@ def session(spark: SparkSession) -> SparkSession:
     return spark.newSession()
 
 
-def test_tables_are_views_with_the_names_of_their_ids(session: SparkSession, tmp_path: Path) -> None:
+def test_tables_are_attached_as_views_named_by_their_ids(session: SparkSession, tmp_path: Path) -> None:
     catalog = DirectoryNamespace(root=tmp_path)
     catalog.create_namespace({"id": ["prod"]})
     catalog.create_table({"id": ["prod", "users"]}, ipc(ROWS))
@@ -57,9 +57,7 @@ def test_tables_are_views_with_the_names_of_their_ids(session: SparkSession, tmp
     assert [each.name for each in session.catalog.listTables()] == []
 
 
-def test_names_that_spark_cannot_tell_apart_are_skipped_and_named(
-    session: SparkSession, tmp_path: Path
-) -> None:
+def test_ids_that_are_ambiguous_in_spark_are_skipped_and_named(session: SparkSession, tmp_path: Path) -> None:
     catalog = DirectoryNamespace(root=tmp_path)
     catalog.create_namespace({"id": ["a"]})
     for parts in (["users"], ["Users"], ["a", "b"], ["a.b"], ["fine"]):
@@ -70,7 +68,7 @@ def test_names_that_spark_cannot_tell_apart_are_skipped_and_named(
     assert "Users" in attached.skipped["users"]
 
 
-def test_a_view_of_somebody_else_is_left_alone(session: SparkSession, tmp_path: Path) -> None:
+def test_existing_view_of_the_same_name_is_left_alone(session: SparkSession, tmp_path: Path) -> None:
     catalog = DirectoryNamespace(root=tmp_path)
     catalog.create_namespace({"id": ["prod"]})
     catalog.create_table({"id": ["prod", "users"]}, ipc(ROWS))
@@ -83,12 +81,14 @@ def test_a_view_of_somebody_else_is_left_alone(session: SparkSession, tmp_path: 
     session.catalog.dropTempView("mine")
 
 
-def test_a_session_without_a_catalog_needs_a_root(session: SparkSession) -> None:
+def test_attach_without_a_catalog_requires_a_root(session: SparkSession) -> None:
     with pytest.raises(InvalidInputError, match="root"):
         attach(session)
 
 
-def test_keys_of_one_catalog_are_not_sent_to_another(session: SparkSession, tmp_path: Path) -> None:
+def test_storage_options_of_one_catalog_are_not_used_for_another(
+    session: SparkSession, tmp_path: Path
+) -> None:
     create(DirectoryNamespace(root=tmp_path), "t", ROWS)
     keep_in_session(session, {"root": "s3://elsewhere", "storage.region": "nowhere"})
     assert table(session, "t", root=tmp_path).count() == 3

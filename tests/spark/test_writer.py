@@ -91,7 +91,7 @@ def opened_after(spark: SparkSession, tasks: int, gate: Path) -> Iterator[None]:
 
 
 class TestModes:
-    def test_every_mode_does_what_its_name_says(
+    def test_save_modes_create_append_overwrite_and_ignore(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
         save = relance.spark.save
@@ -108,7 +108,7 @@ class TestModes:
         with pytest.raises(InvalidInputError, match="unknown mode"):
             save(rows(spark, 3), "prod.events", root=root, mode="upsert")
 
-    def test_the_writer_appends_overwrites_and_says_what_the_default_mode_lacks(
+    def test_dataframe_writer_appends_and_overwrites_but_refuses_the_default_mode(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
         relance.spark.register(spark)
@@ -128,7 +128,7 @@ class TestModes:
                 "t"
             )
 
-    def test_overwriting_a_dropped_table_revives_it_and_appending_says_undrop(
+    def test_overwrite_of_a_dropped_table_revives_it_and_append_suggests_undrop(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
         relance.spark.save(rows(spark, 4), "t", root=root)
@@ -140,7 +140,7 @@ class TestModes:
         old = catalog.describe_table({"id": ["t"]}).location
         assert lance.dataset(old, version=1).count_rows() == 4
 
-    def test_a_path_that_ends_in_lance_is_a_table_of_its_folder(self, spark: SparkSession, root: str) -> None:
+    def test_path_ending_in_lance_is_a_table_of_its_folder(self, spark: SparkSession, root: str) -> None:
         relance.spark.register(spark)
         path = f"{root}/plain.lance"
         rows(spark, 4).write.format("lance").mode("append").save(path)
@@ -150,7 +150,7 @@ class TestModes:
 
 
 class TestSchemas:
-    def test_what_does_not_fit_is_refused_with_the_columns_name_before_any_work(
+    def test_incompatible_columns_are_refused_by_name_before_any_task_runs(
         self, spark: SparkSession, root: str
     ) -> None:
         save = relance.spark.save
@@ -211,7 +211,7 @@ class TestSchemas:
             relance.spark.save(vectors, "w", root=root, vectors={"id": 2})
         assert counted(catalog, ["v"]) == 4
 
-    def test_a_thousand_columns_unicode_names_and_no_rows(
+    def test_thousand_columns_unicode_names_and_empty_frames_are_written(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
         wide = spark.range(3).select(*(f.col("id").alias(f"größe_{i}") for i in range(1000)))
@@ -226,7 +226,7 @@ class TestSchemas:
 
 
 class TestOptions:
-    def test_files_properties_and_row_ids_are_as_asked(
+    def test_file_property_and_row_id_options_are_applied(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
         relance.spark.save(
@@ -245,7 +245,9 @@ class TestOptions:
         assert (table.has_stable_row_ids, table.data_storage_version) == (True, "2.1")
         assert found.properties == {"owner": "tests"}
 
-    def test_an_unknown_option_is_refused_with_the_nearest_name(self, spark: SparkSession, root: str) -> None:
+    def test_unknown_option_is_refused_and_a_similar_one_suggested(
+        self, spark: SparkSession, root: str
+    ) -> None:
         relance.spark.register(spark)
         writer = rows(spark, 1).write.format("lance").mode("append").option("root", root)
         with pytest.raises(InvalidInputError, match="max_rows_per_file"), typed_errors():
@@ -254,7 +256,7 @@ class TestOptions:
 
 
 class TestFailures:
-    def test_a_failed_job_leaves_no_row_and_none_of_the_files_of_its_good_tasks(
+    def test_failed_job_leaves_no_rows_and_no_files(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace, tmp_path: Path
     ) -> None:
         relance.spark.save(rows(spark, 4), "t", root=root)
@@ -271,7 +273,7 @@ class TestFailures:
         relance.spark.save(rows(spark, 2), "fresh", root=root)
         assert counted(catalog, ["fresh"]) == 2
 
-    def test_a_null_where_none_may_be_is_refused_and_changes_nothing(
+    def test_null_in_a_non_nullable_column_is_refused_and_changes_nothing(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
         relance.spark.save(rows(spark, 2), "t", root=root)

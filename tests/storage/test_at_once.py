@@ -17,7 +17,7 @@ class _FarAway(MemoryStorage):
 
 
 @pytest.mark.parametrize("far_away", [True, False])
-def test_several_requests_are_under_way_only_where_the_store_is_far_away(far_away: bool) -> None:
+def test_requests_run_concurrently_only_on_a_remote_store(far_away: bool) -> None:
     storage = _FarAway() if far_away else MemoryStorage()
     met = threading.Barrier(2, timeout=20 if far_away else 0.1)
 
@@ -31,5 +31,5 @@ def test_several_requests_are_under_way_only_where_the_store_is_far_away(far_awa
     assert map_at_once(storage, meet, range(4)) == [(number, far_away) for number in range(4)]
 
 
-def test_one_request_needs_no_thread() -> None:
+def test_single_request_runs_in_the_calling_thread() -> None:
     assert map_at_once(_FarAway(), lambda _: threading.current_thread(), [0]) == [threading.current_thread()]

@@ -26,7 +26,7 @@ def _bad(storage: Any) -> set[str]:
     return {name for name, each in _checked(storage).items() if each.verdict is Verdict.BAD}
 
 
-def test_a_good_store_has_nothing_wrong_and_keeps_nothing() -> None:
+def test_checkup_of_a_working_store_passes_and_leaves_nothing() -> None:
     storage = MemoryStorage()
     found = _checked(storage)
     assert {each.verdict for each in found.values()} <= {Verdict.GOOD, Verdict.UNKNOWN}
@@ -36,7 +36,7 @@ def test_a_good_store_has_nothing_wrong_and_keeps_nothing() -> None:
     assert storage.list_level("") == Level((), ())
 
 
-def test_a_store_that_ignores_conditions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkup_detects_a_store_that_ignores_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
     create = original("storage.create", on=storage)
 
@@ -48,7 +48,7 @@ def test_a_store_that_ignores_conditions_is_found_out(monkeypatch: pytest.Monkey
     assert "create-only" in _bad(storage)
 
 
-def test_a_store_that_may_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkup_reports_a_read_only_store(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
     substitute(monkeypatch, "storage.create", deny, on=storage)
     found = _checked(storage)
@@ -67,7 +67,7 @@ def test_a_store_that_may_not_be_written(monkeypatch: pytest.MonkeyPatch) -> Non
         ("storage.head", {"clock"}),
     ],
 )
-def test_a_right_that_is_missing_is_named(
+def test_checkup_names_a_missing_permission(
     method: str, names: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = MemoryStorage()
@@ -75,13 +75,13 @@ def test_a_right_that_is_missing_is_named(
     assert names <= _bad(storage)
 
 
-def test_a_listing_that_lags_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkup_detects_a_lagging_listing(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
     substitute(monkeypatch, "storage.list_level", lambda prefix: Level((), ()), on=storage)
     assert _bad(storage) == {"list after write"}
 
 
-def test_clocks_that_differ_are_found_out() -> None:
+def test_checkup_detects_clock_skew() -> None:
     storage = MemoryStorage()
     late = ManualClock(datetime.now(UTC) + timedelta(hours=1))
     (clock,) = [each for each in check_store(storage, late, skew=SKEW) if each.name == "clock"]

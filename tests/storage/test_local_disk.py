@@ -49,7 +49,7 @@ def _create_names(directory: str, wins: multiprocessing.Queue[int], names: int) 
     wins.put(won)
 
 
-def test_no_increment_is_lost_between_processes(tmp_path: Path) -> None:
+def test_concurrent_increments_by_processes_are_not_lost(tmp_path: Path) -> None:
     LocalDiskStorage(str(tmp_path)).create("counter", b"0")
     spawn = multiprocessing.get_context("spawn")
     workers = [spawn.Process(target=_count_up, args=(str(tmp_path), 25)) for _ in range(4)]
@@ -61,7 +61,7 @@ def test_no_increment_is_lost_between_processes(tmp_path: Path) -> None:
     assert LocalDiskStorage(str(tmp_path)).read("counter").body == b"100"
 
 
-def test_each_key_is_created_by_exactly_one_process(tmp_path: Path) -> None:
+def test_keys_are_created_by_exactly_one_process(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     wins: multiprocessing.Queue[int] = spawn.Queue()
     workers = [spawn.Process(target=_create_names, args=(str(tmp_path), wins, 60)) for _ in range(4)]
@@ -74,7 +74,7 @@ def test_each_key_is_created_by_exactly_one_process(tmp_path: Path) -> None:
     assert len(list(LocalDiskStorage(str(tmp_path)).list_recursive(""))) == 60
 
 
-def test_nothing_but_the_object_is_left_behind_by_writes(tmp_path: Path) -> None:
+def test_writes_leave_no_temporary_files(tmp_path: Path) -> None:
     storage = LocalDiskStorage(str(tmp_path))
     version = storage.create("a", b"1")
     storage.replace("a", b"2", expected=version)
@@ -84,7 +84,7 @@ def test_nothing_but_the_object_is_left_behind_by_writes(tmp_path: Path) -> None
     assert storage.list_level("").directories == ()
 
 
-def test_loose_and_empty_folders_are_not_listed(tmp_path: Path) -> None:
+def test_loose_files_and_empty_folders_are_not_listed_as_directories(tmp_path: Path) -> None:
     (tmp_path / "empty.lance").mkdir()
     (tmp_path / "full.lance").mkdir()
     (tmp_path / "full.lance" / "f").touch()
@@ -94,7 +94,7 @@ def test_loose_and_empty_folders_are_not_listed(tmp_path: Path) -> None:
     assert storage.list_level("file.lance").files == ()
 
 
-def test_a_symbolic_link_never_leads_out_of_the_root(tmp_path: Path) -> None:
+def test_symbolic_link_never_leads_out_of_the_root(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_bytes(b"keep")
@@ -118,7 +118,7 @@ def test_a_symbolic_link_never_leads_out_of_the_root(tmp_path: Path) -> None:
     assert {each.name for each in outside.iterdir()} == {"precious", "also"}
 
 
-def test_refused_permissions_and_a_full_disk_are_typed_with_the_cause(
+def test_denied_permission_and_a_full_disk_raise_typed_errors_with_a_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = LocalDiskStorage(str(tmp_path))
@@ -146,7 +146,7 @@ def _changes(storage: LocalDiskStorage, count: int) -> list[Replacement]:
 
 
 @pytest.mark.parametrize("has_call_for_all", [True, False])
-def test_bodies_last_before_names_lead_to_them_and_names_before_the_answer(
+def test_bodies_are_synced_before_the_rename_and_folders_before_returning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call_for_all: bool
 ) -> None:
     storage, events = LocalDiskStorage(str(tmp_path)), list[str]()
@@ -169,7 +169,7 @@ def test_bodies_last_before_names_lead_to_them_and_names_before_the_answer(
     assert events == [*(["all"] if has_call_for_all else ["file"] * 20), *["move"] * 20, "folder"]
 
 
-def test_the_file_system_is_synced_for_many_files_where_that_can_be_trusted(tmp_path: Path) -> None:
+def test_sync_of_the_file_system_reports_failures(tmp_path: Path) -> None:
     sync = original("disk.sync_file_system")()
     if sync is None:
         pytest.skip("this system has no such call, or one that hides failures")
@@ -183,7 +183,7 @@ def _break(_: object) -> None:
     raise OSError(errno.EIO, "the disk is broken")
 
 
-def test_bodies_that_cannot_be_made_to_last_are_never_shown(
+def test_bodies_that_cannot_be_synced_are_never_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = LocalDiskStorage(str(tmp_path))
@@ -196,7 +196,7 @@ def test_bodies_that_cannot_be_made_to_last_are_never_shown(
     assert os.listdir(tmp_path / ".relance-local/tmp") == []
 
 
-def test_names_that_cannot_be_made_to_last_are_not_reported_as_changed(
+def test_renames_that_cannot_be_synced_are_not_reported_as_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = LocalDiskStorage(str(tmp_path))
@@ -217,7 +217,7 @@ def _fill(root: Path, *, folders: int) -> None:
         (root / f"t{number}" / "data" / "f").write_bytes(b"12")
 
 
-def test_many_files_in_many_folders_go_and_no_other_one(tmp_path: Path) -> None:
+def test_delete_many_removes_exactly_the_given_files(tmp_path: Path) -> None:
     storage = LocalDiskStorage(str(tmp_path))
     _fill(tmp_path, folders=MANY)
     kept = {f"t{number}/data/f" for number in range(0, MANY, 7)}
@@ -227,7 +227,7 @@ def test_many_files_in_many_folders_go_and_no_other_one(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.iterdir()} == {key.partition("/")[0] for key in kept}
 
 
-def test_of_many_removals_one_that_is_refused_is_told_and_the_others_are_done(
+def test_refused_removal_is_reported_and_the_others_are_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = LocalDiskStorage(str(tmp_path))
@@ -259,7 +259,7 @@ def test_all_files_of_a_large_folder_are_counted(tmp_path: Path) -> None:
     assert not (tmp_path / "t").exists()
 
 
-def test_each_of_many_replacements_has_its_own_outcome(tmp_path: Path) -> None:
+def test_replacements_of_a_batch_have_their_own_outcomes(tmp_path: Path) -> None:
     storage = LocalDiskStorage(str(tmp_path))
     changes = _changes(storage, MANY)
     for change in changes[::3]:
@@ -271,7 +271,7 @@ def test_each_of_many_replacements_has_its_own_outcome(tmp_path: Path) -> None:
             assert (storage.read(change.key).body, storage.read(change.key).version) == (b"new", outcome)
 
 
-def test_what_is_reserved_is_used_by_the_thread_and_the_rest_removed(tmp_path: Path) -> None:
+def test_reserved_files_are_used_by_their_thread_and_the_rest_removed(tmp_path: Path) -> None:
     storage, folder = LocalDiskStorage(str(tmp_path)), tmp_path / ".relance-local/tmp"
     changes = _changes(storage, 20)
     with storage.reserve(25):
@@ -290,7 +290,7 @@ def test_what_is_reserved_is_used_by_the_thread_and_the_rest_removed(tmp_path: P
     storage.create("after", b"x")
 
 
-def test_a_disk_that_takes_no_more_files_tells_so_when_it_is_written(
+def test_full_disk_during_reserve_is_reported_by_the_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = LocalDiskStorage(str(tmp_path))
@@ -305,7 +305,7 @@ def test_a_disk_that_takes_no_more_files_tells_so_when_it_is_written(
     assert {storage.read(each.key).body for each in changes} == {b"old"}
 
 
-def test_files_of_processes_that_died_go_after_a_day(tmp_path: Path) -> None:
+def test_temporary_files_of_dead_processes_are_removed_after_a_day(tmp_path: Path) -> None:
     storage, folder = LocalDiskStorage(str(tmp_path)), tmp_path / ".relance-local/tmp"
     storage.create("a", b"x")
     for name, age in (("dead", 25 * 3600), ("alive", 23 * 3600)):

@@ -12,20 +12,20 @@ from relance.testing.faults import CarelessStorage, Fault, FaultyStorage
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.RETRIED])
-def test_a_create_that_landed_is_recognised_as_our_own(fault: Fault) -> None:
+def test_create_that_landed_is_recognised_as_the_clients_own(fault: Fault) -> None:
     storage = FaultyStorage(MemoryStorage(), plan=lambda r: fault if r.verb == "create" else None)
     version = create_once(storage, "k", b"mine, nonce 1")
     assert storage.read("k").version == version
 
 
-def test_a_create_that_did_not_land_stays_unknown() -> None:
+def test_create_that_did_not_land_stays_unknown() -> None:
     storage = FaultyStorage(MemoryStorage(), plan=lambda r: Fault.REFUSED if r.verb == "create" else None)
     with pytest.raises(OutcomeUnknownError):
         create_once(storage, "k", b"mine")
 
 
 @pytest.mark.parametrize("fault", [None, Fault.LOST_ANSWER, Fault.RETRIED])
-def test_a_create_over_somebody_elses_object_is_never_taken_for_ours(fault: Fault | None) -> None:
+def test_create_over_a_foreign_object_is_never_mistaken_for_a_success(fault: Fault | None) -> None:
     inner = MemoryStorage()
     inner.create("k", b"theirs, nonce 2")
     storage = FaultyStorage(inner, plan=lambda r: fault if r.verb == "create" else None)
@@ -35,14 +35,14 @@ def test_a_create_over_somebody_elses_object_is_never_taken_for_ours(fault: Faul
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.RETRIED])
-def test_a_replace_that_landed_is_recognised_as_our_own(fault: Fault) -> None:
+def test_replace_that_landed_is_recognised_as_the_clients_own(fault: Fault) -> None:
     storage = FaultyStorage(MemoryStorage(), plan=lambda r: fault if r.verb == "replace" else None)
     first = storage.create("k", b"old")
     version = replace_once(storage, "k", b"mine, nonce 1", expected=first)
     assert storage.read("k").version == version
 
 
-def test_a_replace_that_lost_the_race_says_so() -> None:
+def test_replace_that_lost_the_race_raises_key_changed() -> None:
     storage = MemoryStorage()
     first = storage.create("k", b"old")
     storage.replace("k", b"theirs", expected=first)
@@ -54,13 +54,13 @@ def test_a_replace_that_lost_the_race_says_so() -> None:
 
 
 @pytest.mark.parametrize(("create", "replace"), [(False, False), (False, True), (True, False), (True, True)])
-def test_the_probe_finds_out_which_condition_a_store_ignores(create: bool, replace: bool) -> None:
+def test_probe_detects_which_condition_a_store_ignores(create: bool, replace: bool) -> None:
     storage = CarelessStorage(MemoryStorage(), ignores_create_only=create, ignores_replace=replace)
     assert probe(storage) == Capabilities(create_only=not create, replace=not replace)
     assert list(storage.list_recursive("")) == []
 
 
-def test_a_careless_store_is_refused_with_its_name_and_the_probe_runs_once_per_root() -> None:
+def test_careless_store_is_refused_by_name_and_probed_once_per_root() -> None:
     inner = MemoryStorage("careless://1")
     storage = CarelessStorage(inner, ignores_create_only=True)
     with pytest.raises(UnsupportedOperationError, match="careless://1"):

@@ -45,7 +45,7 @@ def _discard(root: Path, names: Iterable[str], *, unsure: Iterable[str] = ()) ->
 
 
 @pytest.mark.parametrize("count", [1, 5, MANY])
-def test_directories_go_whole_and_nothing_stays_behind(tmp_path: Path, count: int) -> None:
+def test_directories_are_removed_completely_without_leftovers(tmp_path: Path, count: int) -> None:
     names = [f"t{number}" for number in range(count)]
     _fill(tmp_path, [*names, "other"])
     assert sorted(_discard(tmp_path, [*names, "nothing"])) == sorted(names)
@@ -54,7 +54,7 @@ def test_directories_go_whole_and_nothing_stays_behind(tmp_path: Path, count: in
     assert _aside(tmp_path) == []
 
 
-def test_those_that_are_gone_are_told_some_at_a_time(tmp_path: Path) -> None:
+def test_removed_directories_are_yielded_in_groups(tmp_path: Path) -> None:
     names = [f"t{number}" for number in range(MANY)]
     _fill(tmp_path, names)
     told = LocalDiskStorage(str(tmp_path)).discard(names, sure=lambda name: True)
@@ -62,7 +62,7 @@ def test_those_that_are_gone_are_told_some_at_a_time(tmp_path: Path) -> None:
     assert sum(len(each) for each in told) + set_aside._TOGETHER == MANY
 
 
-def test_who_is_not_sure_gets_the_directory_back(tmp_path: Path) -> None:
+def test_directory_no_longer_owned_is_restored(tmp_path: Path) -> None:
     names = [f"t{number}" for number in range(MANY)]
     _fill(tmp_path, names)
     assert sorted(_discard(tmp_path, names, unsure=names[::3])) == sorted(set(names) - set(names[::3]))
@@ -70,7 +70,7 @@ def test_who_is_not_sure_gets_the_directory_back(tmp_path: Path) -> None:
     assert _aside(tmp_path) == []
 
 
-def test_nothing_is_taken_away_or_removed_behind_a_link(tmp_path: Path) -> None:
+def test_nothing_behind_a_symbolic_link_is_removed(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     _fill(outside, ["kept"])
     _fill(root, ["t"])
@@ -83,13 +83,13 @@ def test_nothing_is_taken_away_or_removed_behind_a_link(tmp_path: Path) -> None:
     assert not (root / "t").exists()
 
 
-def test_what_is_no_directory_stays(tmp_path: Path) -> None:
+def test_file_that_is_no_directory_is_kept(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("a file")
     assert _discard(tmp_path, ["t"]) == []
     assert (tmp_path / "t").read_text() == "a file"
 
 
-def test_what_cannot_be_removed_is_put_back_and_not_told(
+def test_directory_that_cannot_be_removed_is_restored_and_not_yielded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"t{number}" for number in range(MANY)]
@@ -113,7 +113,7 @@ def test_what_cannot_be_removed_is_put_back_and_not_told(
     assert _aside(tmp_path) == []
 
 
-def test_what_could_not_be_removed_is_not_put_back_by_who_lost_it_meanwhile(
+def test_directory_lost_to_another_client_is_not_restored_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _fill(tmp_path, ["t", "u"])
@@ -132,7 +132,7 @@ def test_what_could_not_be_removed_is_not_put_back_by_who_lost_it_meanwhile(
     assert _aside(tmp_path) == []
 
 
-def test_what_cannot_be_put_back_is_kept_for_ever(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_restored_is_kept_in_the_trash(tmp_path: Path) -> None:
     _fill(tmp_path, ["t", "u"])
 
     def meanwhile(name: str) -> bool:
@@ -163,7 +163,7 @@ list(LocalDiskStorage(sys.argv[1]).discard(["t", "u"], sure=stop))
 """
 
 
-def test_what_a_process_took_away_is_removed_once_it_is_dead_and_not_before(tmp_path: Path) -> None:
+def test_trash_of_a_process_is_removed_only_after_its_death(tmp_path: Path) -> None:
     _fill(tmp_path, ["t", "u", "v", "w"])
     program = [sys.executable, "-c", DIES, str(tmp_path)]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -179,7 +179,7 @@ def test_what_a_process_took_away_is_removed_once_it_is_dead_and_not_before(tmp_
     assert _keys(tmp_path) == set()
 
 
-def test_who_stops_listening_leaves_nothing_for_long(tmp_path: Path) -> None:
+def test_abandoned_iteration_leaves_nothing_in_the_trash(tmp_path: Path) -> None:
     names = [f"t{number}" for number in range(MANY)]
     _fill(tmp_path, names)
     told = LocalDiskStorage(str(tmp_path)).discard(names, sure=lambda name: True)

@@ -21,12 +21,12 @@ def is_accepted(*calls: Call, dead: tuple[Killed, ...] = ()) -> bool:
     return not verdict.violations
 
 
-def test_a_history_is_cut_where_nothing_is_under_way() -> None:
+def test_history_is_split_where_no_call_is_in_progress() -> None:
     first, beside, later = call(Verb.CREATE, 1, 5), call(Verb.DROP, 4, 9), call(Verb.PURGE, 9, 12)
     assert windows([later, first, beside]) == [[first, beside], [later]]
 
 
-def test_calls_one_after_the_other_are_explained() -> None:
+def test_sequential_calls_are_accepted() -> None:
     assert is_accepted(
         call(Verb.CREATE, 1, 2, data=7),
         call(READ, 3, 4, data=7),
@@ -40,29 +40,29 @@ def test_calls_one_after_the_other_are_explained() -> None:
     )
 
 
-def test_an_acknowledged_create_that_is_gone_is_noticed() -> None:
+def test_lost_acknowledged_create_is_detected() -> None:
     assert not is_accepted(call(Verb.CREATE, 1, 2, data=7), call(READ, 3, 4, "TableNotFoundError"))
 
 
-def test_an_acknowledged_drop_that_is_gone_is_noticed() -> None:
+def test_lost_acknowledged_drop_is_detected() -> None:
     assert not is_accepted(call(Verb.CREATE, 1, 2, data=7), call(Verb.DROP, 3, 4), call(READ, 5, 6, data=7))
 
 
-def test_old_rows_after_an_overwrite_are_noticed() -> None:
+def test_old_rows_after_an_overwrite_are_detected() -> None:
     assert not is_accepted(
         call(Verb.CREATE, 1, 2, data=7), call(Verb.OVERWRITE, 3, 4, data=8), call(READ, 5, 6, data=7)
     )
 
 
-def test_two_creates_that_both_succeed_are_noticed() -> None:
+def test_two_successful_creates_are_detected() -> None:
     assert not is_accepted(call(Verb.CREATE, 1, 9, data=7), call(Verb.CREATE, 2, 8, data=8))
 
 
-def test_a_table_that_cannot_be_read_at_rest_is_noticed() -> None:
+def test_unreadable_table_at_rest_is_detected() -> None:
     assert not is_accepted(call(Verb.CREATE, 1, 2, data=7), call(READ, 3, 4, BROKEN))
 
 
-def test_an_undrop_of_what_was_purged_is_noticed() -> None:
+def test_undrop_after_a_purge_is_detected() -> None:
     assert not is_accepted(
         call(Verb.CREATE, 1, 2, data=7),
         call(Verb.DROP, 3, 4),
@@ -71,7 +71,7 @@ def test_an_undrop_of_what_was_purged_is_noticed() -> None:
     )
 
 
-def test_calls_at_the_same_time_may_have_come_in_either_order() -> None:
+def test_concurrent_calls_may_take_effect_in_either_order() -> None:
     create = call(Verb.CREATE, 1, 2, data=7)
     drop, overwrite = call(Verb.DROP, 3, 9), call(Verb.OVERWRITE, 4, 8, data=8)
     assert is_accepted(create, drop, overwrite, call(READ, 10, 11, data=8))
@@ -79,7 +79,7 @@ def test_calls_at_the_same_time_may_have_come_in_either_order() -> None:
     assert not is_accepted(create, drop, overwrite, call(READ, 10, 11, data=7))
 
 
-def test_what_cannot_be_told_at_one_cut_is_told_at_a_later_one() -> None:
+def test_ambiguous_state_is_carried_over_to_the_next_window() -> None:
     """Both states are carried over the cut, and the second read contradicts the first."""
     calls = [
         call(Verb.CREATE, 1, 2, data=7),
@@ -90,7 +90,7 @@ def test_what_cannot_be_told_at_one_cut_is_told_at_a_later_one() -> None:
     assert not is_accepted(*calls, call(READ, 7, 8, data=7))
 
 
-def test_a_call_of_a_killed_process_may_take_effect_once_and_late() -> None:
+def test_call_of_a_killed_process_may_take_effect_once_and_late() -> None:
     create, drop = call(Verb.CREATE, 1, 2, data=7), call(Verb.DROP, 3, 4)
     dead = (killed(Verb.CREATE, 5, 10, data=8),)
     hidden, shown = call(READ, 11, 12, "TableNotFoundError"), call(READ, 15, 16, data=8)
@@ -101,7 +101,7 @@ def test_a_call_of_a_killed_process_may_take_effect_once_and_late() -> None:
     assert not is_accepted(create, drop, hidden, call(Verb.UNDROP, 13, 14), shown, dead=dead)
 
 
-def test_a_call_of_a_killed_process_has_no_effect_after_the_name_was_settled() -> None:
+def test_call_of_a_killed_process_has_no_effect_after_a_later_write() -> None:
     create, dead = call(Verb.CREATE, 1, 2, data=7), (killed(Verb.DROP, 3, 10),)
     settled = call(Verb.OVERWRITE, 11, 12, data=8)
     hidden = call(READ, 13, 14, "TableNotFoundError")
@@ -109,13 +109,13 @@ def test_a_call_of_a_killed_process_has_no_effect_after_the_name_was_settled() -
     assert not is_accepted(create, settled, hidden, dead=dead)
 
 
-def test_a_read_beside_a_change_is_not_held_to_one_moment() -> None:
+def test_read_during_a_change_is_not_checked() -> None:
     create, drop = call(Verb.CREATE, 1, 2, data=7), call(Verb.DROP, 3, 9)
     verdict = check_history([create, drop, call(READ, 4, 12, BROKEN)], [])
     assert (verdict.violations, verdict.loose_reads, verdict.checked) == ([], 1, 2)
 
 
-def test_a_window_that_is_too_large_is_counted_and_the_replay_goes_on() -> None:
+def test_oversized_window_is_counted_and_the_replay_continues() -> None:
     crowd = [call(Verb.OVERWRITE, 1, 100, "ConcurrentModificationError", data=each) for each in range(30)]
     drop, hidden, shown = call(Verb.DROP, 101, 102), call(READ, 103, 104, "TableNotFoundError"), 5
     verdict = check_history([*crowd, drop, hidden], [])

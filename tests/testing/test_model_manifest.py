@@ -39,14 +39,14 @@ def ids(snapshot: Snapshot) -> list[str]:
     return sorted(each.object_id for prefix in "_ab" for each in snapshot.below(prefix))
 
 
-def test_a_manifest_that_is_not_there_is_empty(manifest: Manifest) -> None:
+def test_missing_manifest_is_empty(manifest: Manifest) -> None:
     snapshot = manifest.latest()
     assert snapshot.version == 0
     assert snapshot.get(["a"]) == {}
     assert list(snapshot.names((), ObjectType.TABLE, after=None)) == []
 
 
-def test_rows_come_and_go_in_one_commit(manifest: Manifest) -> None:
+def test_rows_are_added_and_removed_in_one_commit(manifest: Manifest) -> None:
     add(manifest, table("a"), table("b"))
     before = manifest.latest()
     transact(manifest, lambda _: (Change(removed=("a",), added=(table("a$x", "else", k="v"),)), None))
@@ -58,7 +58,7 @@ def test_rows_come_and_go_in_one_commit(manifest: Manifest) -> None:
     assert (found.location, found.metadata) == ("else", {"k": "v"})
 
 
-def test_a_commit_on_what_is_no_longer_true_is_refused(manifest: Manifest) -> None:
+def test_commit_on_an_outdated_snapshot_is_refused(manifest: Manifest) -> None:
     add(manifest, table("a"))
     read = manifest.latest()
     add(manifest, table("b"))  # about another row, and yet
@@ -67,7 +67,7 @@ def test_a_commit_on_what_is_no_longer_true_is_refused(manifest: Manifest) -> No
     assert ids(manifest.latest()) == ["a", "b"]
 
 
-def test_two_first_commits_do_not_both_succeed(manifest: Manifest) -> None:
+def test_second_of_two_first_commits_is_refused(manifest: Manifest) -> None:
     one, other = manifest.latest(), manifest.latest()
     manifest.commit(one, Change(added=(table("a"),)))
     with pytest.raises(ConcurrentModificationError):
@@ -75,7 +75,7 @@ def test_two_first_commits_do_not_both_succeed(manifest: Manifest) -> None:
     assert ids(manifest.latest()) == ["a"]
 
 
-def test_a_plan_is_made_again_when_others_were_first(manifest: Manifest) -> None:
+def test_conflicting_change_is_planned_again(manifest: Manifest) -> None:
     add(manifest, table("a"))
     seen: list[int] = []
 
@@ -90,14 +90,14 @@ def test_a_plan_is_made_again_when_others_were_first(manifest: Manifest) -> None
     assert ids(manifest.latest()) == ["a", "a$other", "b"]
 
 
-def test_an_id_is_never_there_twice(manifest: Manifest) -> None:
+def test_duplicate_id_is_refused(manifest: Manifest) -> None:
     add(manifest, table("a"))
     with pytest.raises(InternalError, match="already holds"):
         add(manifest, table("a", "elsewhere"))
     assert manifest.latest().get(["a"])["a"].location == "somewhere"
 
 
-def test_lookups_by_prefix_drop_and_location(manifest: Manifest) -> None:
+def test_rows_are_found_by_prefix_drop_and_location(manifest: Manifest) -> None:
     gone = Entry("__dropped$1", ObjectType.TABLE, "b/c", {"relance.id": "it's"})
     add(manifest, table("a"), table("a$b", "b"), table("a$bb", "bb"), table("b", "x"), gone)
     snapshot = manifest.latest()
@@ -107,7 +107,7 @@ def test_lookups_by_prefix_drop_and_location(manifest: Manifest) -> None:
     assert sorted(each.object_id for each in snapshot.at_location(["b", "y"])) == ["__dropped$1", "a$b"]
 
 
-def test_names_are_direct_children_in_order_and_hidden_ones_are_not_shown(manifest: Manifest) -> None:
+def test_names_are_direct_children_in_order_without_hidden_ones(manifest: Manifest) -> None:
     hidden = Entry("a$h", ObjectType.TABLE, "h", {"relance.marker": "{}"})
     spaces = [Entry(each, ObjectType.NAMESPACE) for each in ("a", "a$sub", "é")]
     add(manifest, *spaces, table("a$z"), table("a$b"), table("a$sub$deep"), table("a$é"), table("b"), hidden)
@@ -118,7 +118,7 @@ def test_names_are_direct_children_in_order_and_hidden_ones_are_not_shown(manife
     assert list(snapshot.table_ids(after="a$c")) == ["a$sub$deep", "a$z", "a$é", "b"]
 
 
-def test_metadata_of_the_table_is_for_every_client(manifest: Manifest) -> None:
+def test_manifest_metadata_is_shared_by_all_clients(manifest: Manifest) -> None:
     manifest.set_metadata({"k": "v"})
     add(manifest, table("a"))
     assert manifest.latest().metadata["k"] == "v"
@@ -139,7 +139,7 @@ class TestHead:
             len(list(manifest.latest().names((), ObjectType.TABLE, after=None))) == dataset.count_rows() - 1
         )
 
-    def test_a_manifest_of_another_client_gets_a_head_with_the_first_commit(self, tmp_path: Path) -> None:
+    def test_manifest_of_another_client_gets_a_head_row_on_the_first_commit(self, tmp_path: Path) -> None:
         native = DirectoryNamespace(root=str(tmp_path), manifest_enabled="true", dir_listing_enabled="false")
         native.create_namespace(CreateNamespaceRequest(id=["a"]))
         manifest = open_manifest(tmp_path)
@@ -148,7 +148,7 @@ class TestHead:
         assert dataset.count_rows(f"object_id = '{HEAD_ID}'") == 1
         assert ids(manifest.latest()) == ["a", "a$t"]
 
-    def test_without_moving_the_head_two_commits_would_both_succeed(
+    def test_without_moving_the_head_two_commits_both_succeed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The guard, switched off: appending alone is no compare-and-swap."""

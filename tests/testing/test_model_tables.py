@@ -50,12 +50,12 @@ def _stage(tables: LanceTables, data: object, *, overwrite: bool = False) -> tup
     )
 
 
-def test_a_table_without_a_version_has_no_head(lance_tables: LanceTables) -> None:
+def test_table_without_a_version_has_no_head(lance_tables: LanceTables) -> None:
     assert lance_tables.head("t.lance") is None
     assert lance_tables.committed_version("t.lance", "nobody", after=0) is None
 
 
-def test_staged_data_is_no_version_until_it_is_committed(
+def test_staged_data_is_no_version_until_committed(
     lance_tables: LanceTables, data: Callable[[int], object], storage: ObjectStorage
 ) -> None:
     token, commit = _stage(lance_tables, data(1))
@@ -68,7 +68,7 @@ def test_staged_data_is_no_version_until_it_is_committed(
     assert lance_tables.committed_version("t.lance", token, after=1) is None
 
 
-def test_of_two_first_versions_one_is_committed_and_the_other_certainly_not(
+def test_one_of_two_first_versions_is_committed(
     lance_tables: LanceTables, data: Callable[[int], object]
 ) -> None:
     first, commit_first = _stage(lance_tables, data(1))
@@ -81,7 +81,7 @@ def test_of_two_first_versions_one_is_committed_and_the_other_certainly_not(
     assert lance_tables.committed_version("t.lance", second, after=0) is None
 
 
-def test_staging_a_first_version_where_one_exists_is_refused(
+def test_staging_a_first_version_over_an_existing_one_is_refused(
     lance_tables: LanceTables, data: Callable[[int], object]
 ) -> None:
     _stage(lance_tables, data(1))[1]()
@@ -89,7 +89,7 @@ def test_staging_a_first_version_where_one_exists_is_refused(
         _stage(lance_tables, data(2))
 
 
-def test_an_overwrite_goes_on_top_of_whatever_came_meanwhile(
+def test_overwrite_after_another_one_lands_or_certainly_fails(
     lance_tables: LanceTables, data: Callable[[int], object]
 ) -> None:
     _stage(lance_tables, data(1))[1]()
@@ -107,7 +107,7 @@ def test_an_overwrite_goes_on_top_of_whatever_came_meanwhile(
     assert lance_tables.committed_version("t.lance", other, after=0) == 2
 
 
-def test_discarding_removes_only_the_staged_files(
+def test_discard_removes_only_the_staged_files(
     lance_tables: LanceTables, data: Callable[[int], object], storage: ObjectStorage
 ) -> None:
     _stage(lance_tables, data(1))[1]()
@@ -118,7 +118,7 @@ def test_discarding_removes_only_the_staged_files(
     assert {info.key for info in storage.list_recursive("t.lance")} == before
 
 
-def test_racing_first_commits_have_exactly_one_winner(
+def test_one_of_several_racing_first_commits_wins(
     lance_tables: LanceTables, data: Callable[[int], object]
 ) -> None:
     staged = [_stage(lance_tables, data(value)) for value in range(4)]

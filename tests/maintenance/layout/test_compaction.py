@@ -41,7 +41,7 @@ WAYS = [(giant, partial) for giant in (False, True) for partial in (None, 1, 2)]
 
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize(("giant", "partial"), WAYS)
-def test_it_makes_the_same_table_as_pylance(
+def test_compaction_gives_the_same_table_as_pylance(
     place: LocalPlace, stable: bool, giant: bool, partial: int | None
 ) -> None:
     for table in ("t", "u"):
@@ -65,7 +65,7 @@ def test_it_makes_the_same_table_as_pylance(
 
 
 @pytest.mark.parametrize("partial", [None, 1])
-def test_a_table_worth_it_is_done_by_several_threads(
+def test_expensive_compaction_uses_several_threads(
     place: LocalPlace, partial: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     substitute(monkeypatch, "engine.alone_seconds", 0)
@@ -86,7 +86,7 @@ class LosingRunner(ThreadRunner):
 
 
 @pytest.mark.parametrize("partial", [None, 1])
-def test_what_others_did_is_kept_and_told_when_a_worker_is_lost(
+def test_lost_worker_is_reported_and_finished_rewrites_are_kept(
     place: LocalPlace, partial: int | None
 ) -> None:
     fill(place)
@@ -106,7 +106,7 @@ def test_what_others_did_is_kept_and_told_when_a_worker_is_lost(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("giant", [False, True])
-def test_it_works_in_every_mode_and_says_what_it_did(tmp_path: Path, mode: str, giant: bool) -> None:
+def test_compaction_reports_plan_and_effect_in_every_mode(tmp_path: Path, mode: str, giant: bool) -> None:
     place = local_place(tmp_path, MODES[mode])
     fill(place, fragments=6, indexes=False)
     planned = run(place, Compact(), dry_run=True).planned
@@ -126,7 +126,7 @@ def test_it_works_in_every_mode_and_says_what_it_did(tmp_path: Path, mode: str, 
     assert ids(place) == list(range(6 * EACH))
 
 
-def test_a_version_of_a_managed_table_has_its_row(tmp_path: Path) -> None:
+def test_compaction_of_a_managed_table_records_its_versions(tmp_path: Path) -> None:
     place = local_place(tmp_path, {**V2, "table_version_management": "true"})
     fill(place, fragments=3, indexes=False)
     assert run(place, Compact()).error is None
@@ -135,7 +135,7 @@ def test_a_version_of_a_managed_table_has_its_row(tmp_path: Path) -> None:
     assert at(place).version == 5
 
 
-def test_a_dry_run_and_a_table_in_good_shape_change_nothing(place: LocalPlace) -> None:
+def test_dry_run_and_an_already_compact_table_change_nothing(place: LocalPlace) -> None:
     fill(place, fragments=3)
     files = place.files()
     assert run(place, Compact(), dry_run=True).planned is not None
@@ -143,7 +143,7 @@ def test_a_dry_run_and_a_table_in_good_shape_change_nothing(place: LocalPlace) -
     assert place.files() == files
 
 
-def test_deleted_rows_go_when_they_are_more_than_the_threshold(place: LocalPlace) -> None:
+def test_fragments_over_the_deletion_threshold_are_rewritten(place: LocalPlace) -> None:
     fill(place, fragments=3)
     at(place).delete("id < 30")
     job = Compact(target_rows=EACH, deletion_threshold=0.5)
@@ -156,7 +156,7 @@ def test_deleted_rows_go_when_they_are_more_than_the_threshold(place: LocalPlace
     assert_indexes_are_right(place)
 
 
-def test_a_target_in_bytes_is_met_and_is_stable(place: LocalPlace) -> None:
+def test_target_in_bytes_is_reached_and_stable(place: LocalPlace) -> None:
     fill(place, fragments=20, indexes=False)
     size = sum(file.file_size_bytes for file in at(place).get_fragments()[0].metadata.files)
     job = Compact(target_bytes=4 * size)
@@ -168,7 +168,7 @@ def test_a_target_in_bytes_is_met_and_is_stable(place: LocalPlace) -> None:
 
 
 @pytest.mark.parametrize("stable", [False, True])
-def test_indexes_stay_right_when_their_remap_is_deferred(place: LocalPlace, stable: bool) -> None:
+def test_indexes_stay_correct_with_deferred_remap(place: LocalPlace, stable: bool) -> None:
     fill(place, stable=stable)
     assert run(place, Compact(target_rows=2 * EACH, defer_index_remap=True)).error is None
     assert len(at(place).get_fragments()) == 4
@@ -180,7 +180,7 @@ def test_indexes_stay_right_when_their_remap_is_deferred(place: LocalPlace, stab
     assert ids(place) == [*range(50, 8 * EACH), *range(5000, 5010)]
 
 
-def test_many_tables_are_done_in_one_call_and_one_that_fails_stops_no_other(place: LocalPlace) -> None:
+def test_failing_table_does_not_stop_the_compaction_of_others(place: LocalPlace) -> None:
     for name in ("a", "b", "c"):
         fill(place, fragments=2, indexes=False, table=name)
     for file in (place.folder / "b.lance" / "data").iterdir():
@@ -190,7 +190,7 @@ def test_many_tables_are_done_in_one_call_and_one_that_fails_stops_no_other(plac
     assert [each.table for each in report.changed] == [("a",), ("c",)]
 
 
-def test_plans_and_values_travel(place: LocalPlace) -> None:
+def test_compaction_plans_and_results_are_picklable(place: LocalPlace) -> None:
     fill(place)
     context = quiet_context(place)
     plan = pickle.loads(pickle.dumps(Compact(target_rows=2 * EACH).plan(context, TABLE)))
@@ -206,13 +206,13 @@ def test_plans_and_values_travel(place: LocalPlace) -> None:
     "settings",
     [{"target_rows": 0}, {"target_bytes": 0}, {"partial_progress": 0}, {"deletion_threshold": 1.5}],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_compaction_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(settings))):
         Compact(**settings)
 
 
 @pytest.mark.parametrize("partial", [None, 1])
-def test_it_works_in_a_bucket(s3: S3Place, partial: int | None) -> None:
+def test_compaction_works_on_s3(s3: S3Place, partial: int | None) -> None:
     place = replace(s3, mode=V2)
     fill(place, fragments=4)
     at(place).delete("id < 10")
@@ -223,6 +223,6 @@ def test_it_works_in_a_bucket(s3: S3Place, partial: int | None) -> None:
     assert_indexes_are_right(place)
 
 
-def test_pylance_knows_every_option_that_is_used() -> None:
+def test_pylance_supports_every_compaction_option_in_use() -> None:
     used = {"excluded_fragment_ids", "defer_index_remap", "materialize_deletions_threshold"}
     assert used <= set(lance.optimize.CompactionOptions.__annotations__)

@@ -53,7 +53,7 @@ def index_directories(place: LocalPlace) -> set[str]:
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("giant", [False, True])
 @pytest.mark.parametrize("job", [RefreshIndexes(), PARTS])
-def test_no_row_is_left_out_and_results_are_the_same(
+def test_refresh_indexes_every_row_and_queries_agree(
     place: LocalPlace, job: RefreshIndexes, giant: bool, stable: bool
 ) -> None:
     lagging(place, stable=stable)
@@ -76,7 +76,7 @@ def test_no_row_is_left_out_and_results_are_the_same(
         assert index_directories(place) == named
 
 
-def test_an_index_that_was_never_built_is_built_in_parts(place: LocalPlace) -> None:
+def test_untrained_index_is_built_in_segments(place: LocalPlace) -> None:
     fill(place, indexes=False)
     at(place).create_scalar_index("id", "BTREE", train=False)
     plan = planned(place, PARTS)
@@ -96,7 +96,7 @@ def test_an_index_that_was_never_built_is_built_in_parts(place: LocalPlace) -> N
     assert_indexes_are_right(place)
 
 
-def test_limits_leave_small_lags_alone(place: LocalPlace) -> None:
+def test_lag_below_the_limits_is_left_alone(place: LocalPlace) -> None:
     fill(place, fragments=4)
     append(place, 1000, 50)
     assert run(place, RefreshIndexes(max_lag_rows=50)).effect is None
@@ -106,17 +106,17 @@ def test_limits_leave_small_lags_alone(place: LocalPlace) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"max_lag_rows": -1}, {"max_lag_ratio": 2.0}, {"segment_rows": 0}])
-def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_refresh_limits_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(settings))):
         RefreshIndexes(**settings)
 
 
-def test_a_table_without_indexes_has_nothing_to_do(place: LocalPlace) -> None:
+def test_table_without_indexes_has_nothing_to_refresh(place: LocalPlace) -> None:
     fill(place, indexes=False)
     assert run(place, RefreshIndexes()).effect is None
 
 
-def test_vectors_and_words_are_extended_by_lance_in_one_task(place: LocalPlace) -> None:
+def test_vector_and_text_indexes_are_extended_in_one_task(place: LocalPlace) -> None:
     catalog = place.open()
     location = catalog.declare_table({"id": ["t"]}).location
 
@@ -140,14 +140,14 @@ def test_vectors_and_words_are_extended_by_lance_in_one_task(place: LocalPlace) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_it_works_in_every_mode(tmp_path: Path, mode: str) -> None:
+def test_index_refresh_works_in_every_mode(tmp_path: Path, mode: str) -> None:
     place = local_place(tmp_path, MODES[mode])
     lagging(place)
     assert run(place, PARTS).error is None
     assert unindexed(place) == COVERED
 
 
-def test_a_version_of_a_managed_table_has_its_row(tmp_path: Path) -> None:
+def test_index_refresh_of_a_managed_table_records_its_versions(tmp_path: Path) -> None:
     place = local_place(tmp_path, {**V2, "table_version_management": "true"})
     lagging(place)
     assert run(place, PARTS).error is None
@@ -167,7 +167,7 @@ CHANGES: dict[str, Callable[[LocalPlace], Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("stable", [False, True])
-def test_whatever_others_do_meanwhile_queries_stay_right(
+def test_queries_stay_correct_after_any_concurrent_change(
     place: LocalPlace, change: str, stable: bool
 ) -> None:
     lagging(place, stable=stable)
@@ -188,7 +188,7 @@ def test_whatever_others_do_meanwhile_queries_stay_right(
     assert_indexes_are_right(place)
 
 
-def test_a_dropped_table_is_told_and_what_was_built_goes(place: LocalPlace) -> None:
+def test_table_dropped_during_refresh_keeps_no_new_index_files(place: LocalPlace) -> None:
     lagging(place)
     before = index_directories(place)
     plan = planned(place, PARTS)
@@ -202,7 +202,7 @@ def test_a_dropped_table_is_told_and_what_was_built_goes(place: LocalPlace) -> N
     assert unindexed(place) == COVERED
 
 
-def test_a_job_that_died_before_its_commit_is_done_by_the_next_run(place: LocalPlace) -> None:
+def test_refresh_that_crashed_before_its_commit_is_redone_by_the_next_run(place: LocalPlace) -> None:
     lagging(place)
     for each in planned(place, PARTS).tasks:
         each.run(quiet_context(place))
@@ -211,7 +211,7 @@ def test_a_job_that_died_before_its_commit_is_done_by_the_next_run(place: LocalP
     assert_indexes_are_right(place)
 
 
-def test_it_works_in_a_bucket(s3: S3Place) -> None:
+def test_index_refresh_works_on_s3(s3: S3Place) -> None:
     lagging(s3)
     assert run(s3, PARTS, giant=True).error is None
     assert unindexed(s3) == COVERED

@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> LocalPlace:
     return place
 
 
-def test_a_dry_run_shows_what_is_due_and_changes_nothing(place: LocalPlace) -> None:
+def test_manifest_upkeep_dry_run_shows_due_work_and_changes_nothing(place: LocalPlace) -> None:
     files = place.files()
     report = maintain(quiet_ref(place), MaintainManifest(), dry_run=True)
     (result,) = report.results
@@ -42,7 +42,7 @@ def test_a_dry_run_shows_what_is_due_and_changes_nothing(place: LocalPlace) -> N
     assert place.files() == files
 
 
-def test_a_look_ahead_tells_what_a_round_then_does(place: LocalPlace) -> None:
+def test_manifest_upkeep_does_what_its_preview_announced(place: LocalPlace) -> None:
     manifest = quiet_context(place).manifest
     assert isinstance(manifest, LanceManifest)
     keep_up(manifest)
@@ -61,7 +61,7 @@ def test_a_look_ahead_tells_what_a_round_then_does(place: LocalPlace) -> None:
     assert done.versions_removed >= due.versions_removed  # and those that the round itself left
 
 
-def test_it_does_what_the_dry_run_showed_and_then_there_is_nothing_to_do(place: LocalPlace) -> None:
+def test_manifest_upkeep_matches_its_dry_run_and_then_has_nothing_to_do(place: LocalPlace) -> None:
     planned = run(place, MaintainManifest(), (), dry_run=True).planned
     result = run(place, MaintainManifest(), ())
     assert result.error is None
@@ -72,7 +72,7 @@ def test_it_does_what_the_dry_run_showed_and_then_there_is_nothing_to_do(place: 
     assert run(place, MaintainManifest(), ()).effect is None
 
 
-def test_it_works_in_a_bucket(s3: S3Place) -> None:
+def test_manifest_upkeep_works_on_s3(s3: S3Place) -> None:
     place = replace(s3, mode={**V2, "manifest_upkeep": "false"})
     for name in TABLES:
         declare(place.open(), name)
@@ -83,7 +83,9 @@ def test_it_works_in_a_bucket(s3: S3Place) -> None:
     assert run(place, MaintainManifest(), ()).effect is None
 
 
-def test_without_a_manifest_or_with_a_table_it_is_refused(tmp_path: Path, place: LocalPlace) -> None:
+def test_manifest_upkeep_without_a_manifest_or_for_a_table_is_refused(
+    tmp_path: Path, place: LocalPlace
+) -> None:
     bare = local_place(tmp_path / "bare", V1)
     assert isinstance(run(bare, MaintainManifest(), ()).error, UnsupportedOperationError)
     (named,) = maintain(quiet_ref(place), MaintainManifest(), [("t00",)]).results

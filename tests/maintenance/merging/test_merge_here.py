@@ -50,7 +50,7 @@ KINDS: dict[str, tuple[pa.DataType, Any]] = {
 
 
 @pytest.mark.parametrize("kinds", [(each,) for each in KINDS] + [("text", "close integers", "days")])
-def test_keys_are_found_as_a_dictionary_finds_them(kinds: tuple[str, ...]) -> None:
+def test_key_lookup_agrees_with_a_dictionary(kinds: tuple[str, ...]) -> None:
     chance = random.Random(str(kinds))
     few = 80 if len(kinds) == 1 else 4
 
@@ -91,7 +91,7 @@ def test_keys_are_found_as_a_dictionary_finds_them(kinds: tuple[str, ...]) -> No
 
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_columns_that_are_missing_keep_their_values(
+def test_columns_missing_from_the_source_keep_their_values(
     catalog: relance.DirectoryNamespace, seed: int, stable: bool
 ) -> None:
     chance = random.Random(seed)
@@ -146,7 +146,9 @@ def _ids(uri: str) -> dict[str | None, int]:
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_keys_of_every_type_are_merged_as_lance_does(catalog: relance.DirectoryNamespace, kind: str) -> None:
+def test_merge_by_any_key_type_matches_lance_merge_insert(
+    catalog: relance.DirectoryNamespace, kind: str
+) -> None:
     arrow, make = KINDS[kind]
     twice = [*range(60), *range(20, 40), 35]  # some keys are there two and three times
     old = pa.table({"k": pa.array([make(n) for n in twice], arrow), "v": range(len(twice))})
@@ -163,7 +165,9 @@ def test_keys_of_every_type_are_merged_as_lance_does(catalog: relance.DirectoryN
     assert _sorted(uri) == _sorted(other)
 
 
-def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(catalog: relance.DirectoryNamespace) -> None:
+def test_rows_that_do_not_fit_the_schema_are_refused_and_nothing_is_written(
+    catalog: relance.DirectoryNamespace,
+) -> None:
     schema = pa.schema(
         [pa.field("k", pa.int32()), pa.field("v", pa.string(), nullable=False), ("x", pa.float32())]
     )
@@ -206,7 +210,7 @@ def _race(root: str, number: int, start: Any) -> None:
         merge(catalog, ["t"], pa.table({"k": keys, "v": np.full(20, number)}), "k")
 
 
-def test_processes_that_merge_the_same_new_keys_leave_one_row_for_each(
+def test_processes_merging_the_same_new_keys_leave_one_row_per_key(
     catalog: relance.DirectoryNamespace,
 ) -> None:
     uri = _write(catalog, "t", pa.table({"k": pa.array([], pa.int64()), "v": pa.array([], pa.int64())}))

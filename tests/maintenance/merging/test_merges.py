@@ -92,7 +92,7 @@ KEYS: dict[str, tuple[tuple[str, ...], Callable[[int], Any], pa.DataType]] = {
 
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("key", list(KEYS))
-def test_a_merge_does_what_merge_insert_does(context: Context, key: str, stable: bool) -> None:
+def test_merge_matches_lance_merge_insert(context: Context, key: str, stable: bool) -> None:
     on, make, kind = KEYS[key]
     chance = random.Random(f"{key} {stable}")
     for clauses in (UPSERT, MIRROR, Clauses(insert=False), Clauses(update=False)):
@@ -130,7 +130,7 @@ def test_a_merge_does_what_merge_insert_does(context: Context, key: str, stable:
 
 
 @pytest.mark.parametrize("stable", [False, True])
-def test_a_query_through_an_index_gives_what_one_without_it_gives(context: Context, stable: bool) -> None:
+def test_indexed_queries_after_a_merge_match_full_scans(context: Context, stable: bool) -> None:
     uri = _create(context, "t", _rows(list(range(120))), enable_stable_row_ids=stable)
     lance.dataset(uri).create_scalar_index("k", "BTREE")
     lance.dataset(uri).create_scalar_index("v", "BTREE")
@@ -148,7 +148,7 @@ def test_a_query_through_an_index_gives_what_one_without_it_gives(context: Conte
         assert {key: now[key] for key in old_ids} == old_ids
 
 
-def test_merges_that_race_leave_one_row_for_each_key(context: Context) -> None:
+def test_racing_merges_leave_one_row_per_key(context: Context) -> None:
     _create(context, "t", _rows(list(range(10))))
     _create(context, "empty", _rows([]))
     for name in ("t", "empty"):
@@ -174,7 +174,7 @@ def test_merges_that_race_leave_one_row_for_each_key(context: Context) -> None:
         assert sorted(keys) == [*range(20), *range(100, 120), *range(200, 220)]
 
 
-def test_no_row_is_lost_or_doubled_among_appends_deletes_and_compactions(context: Context) -> None:
+def test_merge_among_appends_deletes_and_compactions_loses_no_row(context: Context) -> None:
     uri = _create(context, "t", _rows(list(range(100))))
     lance.dataset(uri).create_scalar_index("k", "BTREE")
     made: list[tuple[int, int]] = []
@@ -221,7 +221,7 @@ def test_no_row_is_lost_or_doubled_among_appends_deletes_and_compactions(context
         assert _all(dataset, filter=where) == _all(dataset, filter=where, use_scalar_index=False)
 
 
-def test_a_merge_that_met_another_one_updates_what_that_inserted(context: Context) -> None:
+def test_merge_that_met_another_updates_the_rows_it_inserted(context: Context) -> None:
     _create(context, "t", _rows([1, 2]))
     met: list[int] = []
 
@@ -235,7 +235,7 @@ def test_a_merge_that_met_another_one_updates_what_that_inserted(context: Contex
     assert _open(context).to_table(columns=["k", "v"]).sort_by("k")["v"].to_pylist() == [0, 1, 100, 200, 201]
 
 
-def test_the_fence_alone_keeps_two_merges_apart(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fence_alone_keeps_two_merges_apart(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     _create(context, "t", _rows([]))
     substitute(monkeypatch, "merge.count_same_keys", lambda *_: 0)
     met: list[int] = []
@@ -250,7 +250,7 @@ def test_the_fence_alone_keeps_two_merges_apart(context: Context, monkeypatch: p
     assert FENCE in _open(context).read_transaction(met[0]).operation.removed_fragment_ids
 
 
-def test_what_others_append_meanwhile_is_updated_if_it_has_the_key_and_else_left_alone(
+def test_rows_appended_during_a_merge_are_updated_only_if_their_key_matches(
     context: Context,
 ) -> None:
     for key, attempts in ((9, 2), (50, 1)):
@@ -269,7 +269,7 @@ def test_what_others_append_meanwhile_is_updated_if_it_has_the_key_and_else_left
         assert _open(context, f"t{key}").count_rows() == len(rows)
 
 
-def test_an_append_of_the_same_key_in_the_last_moment_is_reported(
+def test_append_of_the_same_key_at_the_last_moment_is_reported(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = _create(context, "t", _rows([1, 2]))
@@ -287,9 +287,7 @@ def test_an_append_of_the_same_key_in_the_last_moment_is_reported(
 
 
 @pytest.mark.parametrize("change", ["delete", "update", "compact", "overwrite"])
-def test_a_merge_that_meets_another_change_of_its_fragments_is_planned_again(
-    context: Context, change: str
-) -> None:
+def test_merge_conflicting_with_another_change_is_planned_again(context: Context, change: str) -> None:
     uri = _create(context, "t", _rows(list(range(80))))
     lance.dataset(uri).create_scalar_index("k", "BTREE")
     changes: dict[str, Callable[[lance.LanceDataset], Any]] = {
@@ -318,7 +316,7 @@ def _files(context: Context, name: str = "t") -> set[str]:
     return {each.key for each in listed if "/data/" in each.key or "/_deletions/" in each.key}
 
 
-def test_a_merge_that_fails_leaves_no_file_and_one_that_died_no_change(
+def test_failed_merge_leaves_no_files_and_a_crashed_one_no_change(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = _create(context, "t", _rows(list(range(80))))
@@ -344,7 +342,7 @@ def test_a_merge_that_fails_leaves_no_file_and_one_that_died_no_change(
     assert merge_here(context, "t", _rows([3, 300], 1000)).inserted == 1
 
 
-def test_a_merge_whose_outcome_cannot_be_looked_up_is_not_done_twice(
+def test_merge_with_an_unknown_outcome_is_not_repeated(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _create(context, "t", _rows([1, 2]))
@@ -365,7 +363,7 @@ def test_a_merge_whose_outcome_cannot_be_looked_up_is_not_done_twice(
     assert _open(context).count_rows() == 3
 
 
-def test_a_dry_run_counts_and_writes_nothing(context: Context) -> None:
+def test_merge_dry_run_counts_and_writes_nothing(context: Context) -> None:
     _create(context, "t", _rows(list(range(80))))
     before = _files(context)
 
@@ -375,13 +373,13 @@ def test_a_dry_run_counts_and_writes_nothing(context: Context) -> None:
     assert (_files(context), _open(context).version) == (before, 1)
 
 
-def test_a_merge_without_effect_makes_no_version(context: Context) -> None:
+def test_merge_without_effect_makes_no_version(context: Context) -> None:
     _create(context, "t", _rows([1, 2]))
     made = merge_here(context, "t", _rows([5], 1000), clauses=Clauses(insert=False))
     assert (made.version, made.updated, _open(context).version) == (1, 0, 1)
 
 
-def test_a_table_or_key_that_is_not_there_is_refused(context: Context) -> None:
+def test_merge_into_a_missing_table_or_by_a_missing_key_is_refused(context: Context) -> None:
     with pytest.raises(TableNotFoundError):
         merge_here(context, "nowhere", _rows([1]))
     assert not list(context.storage.list_recursive("nowhere.lance"))
@@ -390,7 +388,7 @@ def test_a_table_or_key_that_is_not_there_is_refused(context: Context) -> None:
         merge_here(context, "t", _rows([1]), on=("other",))
 
 
-def test_ids_are_not_lost_by_rows_in_the_wrong_order(context: Context) -> None:
+def test_updated_rows_after_inserted_rows_are_refused(context: Context) -> None:
     _create(context, "t", _rows([1, 2]), enable_stable_row_ids=True)
     plan = plan_merge(context, MergeRequest(("t",), ("k",), UPSERT, lambda schema: None))
     batch = _rows([5, 1]).to_batches()[0]
@@ -399,7 +397,7 @@ def test_ids_are_not_lost_by_rows_in_the_wrong_order(context: Context) -> None:
         write_rows(plan, [rows])
 
 
-def test_clauses_that_mean_nothing_are_refused() -> None:
+def test_invalid_merge_clauses_are_refused() -> None:
     assert parse_clauses("update_all", "insert_all", "delete", delete_if="v > 1").delete_if == "v > 1"
     refused: list[tuple[tuple[str | None, str | None, str | None], dict[str, str]]] = [
         ((None, None, None), {}),
@@ -412,7 +410,7 @@ def test_clauses_that_mean_nothing_are_refused() -> None:
             parse_clauses(*clauses, **conditions)
 
 
-def test_merges_work_on_s3(s3: S3Place) -> None:
+def test_merge_works_on_s3(s3: S3Place) -> None:
     context = open_context(parse_properties(s3.properties), SystemClock())
     _create(context, "t", _rows(list(range(80))), enable_stable_row_ids=True)
     made = merge_here(context, "t", _rows([3, 300], 1000), clauses=MIRROR)
@@ -420,7 +418,7 @@ def test_merges_work_on_s3(s3: S3Place) -> None:
     assert sorted(_open(context).to_table()["k"].to_pylist()) == [3, 300]
 
 
-def test_a_job_looks_for_its_version_past_a_compaction_that_moved_an_index(context: Context) -> None:
+def test_find_marked_reads_past_a_compaction_that_remapped_an_index(context: Context) -> None:
     uri = _create(context, "t", _rows(list(range(80))))
     lance.dataset(uri).create_scalar_index("k", "BTREE")
     lance.dataset(uri).optimize.compact_files()

@@ -51,7 +51,7 @@ def _expired(root: JobLake, *names: str) -> None:
     time.sleep(0.01)
 
 
-def test_all_that_is_due_goes_and_nothing_else(root: JobLake, way: int) -> None:
+def test_purge_job_removes_exactly_the_expired_tables(root: JobLake, way: int) -> None:
     root.make("live", 5)
     root.make("young", 6)
     root.catalog.drop_table({"id": ["young"]})
@@ -76,7 +76,7 @@ def test_all_that_is_due_goes_and_nothing_else(root: JobLake, way: int) -> None:
     assert root.run(PurgeDropped(giant_files=way)) == []
 
 
-def test_named_tables_are_purged_before_their_time_only_by_force(root: JobLake, way: int) -> None:
+def test_purge_job_of_named_tables_before_expiry_requires_force(root: JobLake, way: int) -> None:
     root.make("live", 5)
     root.make("t", 6)
     root.catalog.drop_table({"id": ["t"]})
@@ -93,7 +93,7 @@ def test_named_tables_are_purged_before_their_time_only_by_force(root: JobLake, 
     assert root.values("live") == [5]
 
 
-def test_what_is_undropped_after_the_plan_is_whole(root: JobLake) -> None:
+def test_table_undropped_after_planning_is_left_untouched(root: JobLake) -> None:
     _expired(root, "t")
     plan = PurgeDropped(giant_files=0).plan(root.context, T)
     assert isinstance(plan, PurgedInTasks)
@@ -106,7 +106,7 @@ def test_what_is_undropped_after_the_plan_is_whole(root: JobLake) -> None:
     assert root.values("t") == [1, 2]
 
 
-def test_every_generation_of_a_name_goes_but_not_the_table_that_has_it_now(tmp_path: Path, way: int) -> None:
+def test_every_dropped_generation_is_purged_but_not_the_current_table(tmp_path: Path, way: int) -> None:
     root = JobLake(str(tmp_path / "root"), {**MODES["V2"], **AT_ONCE})
     root.make("other", 0)
     for _ in range(2):
@@ -122,7 +122,7 @@ def test_every_generation_of_a_name_goes_but_not_the_table_that_has_it_now(tmp_p
     assert root.values("other") == [0]
 
 
-def test_a_purge_that_was_killed_between_tasks_and_end_is_finished_by_the_same_run(root: JobLake) -> None:
+def test_purge_interrupted_between_its_tasks_and_its_end_is_completed(root: JobLake) -> None:
     _expired(root, "t")
     job = PurgeDropped(giant_files=0)
     plan = job.plan(root.context, T)
@@ -143,7 +143,7 @@ def _purge_now(root: JobLake, job: PurgeDropped) -> None:
     plan.finish(root.context, [task.run(root.context) for task in plan.tasks])
 
 
-def test_a_purge_whose_process_is_gone_is_taken_over_after_its_lease(tmp_path: Path, way: int) -> None:
+def test_purge_of_a_dead_process_is_taken_over_after_its_lease(tmp_path: Path, way: int) -> None:
     for mode in MODES.values():
         root = JobLake(str(tmp_path / f"root{len(mode)}"), {**mode, **SHORT})
         _expired(root, "t")
@@ -162,7 +162,7 @@ def test_a_purge_whose_process_is_gone_is_taken_over_after_its_lease(tmp_path: P
             plan.finish(root.context, [])
 
 
-def test_a_busy_store_only_delays_the_purge(root: JobLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_store_only_delays_the_purge(root: JobLake, monkeypatch: pytest.MonkeyPatch) -> None:
     _expired(root, "t")
     storage = type(root.context.storage)
     whole, failures = original("storage.delete_many", on=storage), [0]
@@ -181,7 +181,7 @@ def test_a_busy_store_only_delays_the_purge(root: JobLake, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("way", [0, 20_000])
-def test_tables_that_come_and_go_meanwhile_are_whole(root: JobLake, way: int) -> None:
+def test_tables_created_and_dropped_during_a_purge_stay_intact(root: JobLake, way: int) -> None:
     _expired(root, *(f"gone{number}" for number in range(6)))
     root.make("swing", 7)
     root.make("grows", 0)
@@ -215,7 +215,7 @@ def test_tables_that_come_and_go_meanwhile_are_whole(root: JobLake, way: int) ->
         assert root.values(f"new{number}") == [number]
 
 
-def test_on_s3_the_same_is_done(s3: S3Place, way: int) -> None:
+def test_purge_job_works_on_s3(s3: S3Place, way: int) -> None:
     root = JobLake(s3.root, dict(AT_ONCE), s3.server.storage_options())
     root.make("live", 5)
     kept = root.table_keys()
@@ -226,7 +226,7 @@ def test_on_s3_the_same_is_done(s3: S3Place, way: int) -> None:
     assert root.values("live") == [5]
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+def test_invalid_purge_settings_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="time zone"):
         PurgeDropped(deleted_before=datetime(2026, 1, 1))  # noqa: DTZ001  # that is what is refused
     with pytest.raises(InvalidInputError, match="rate_limit"):

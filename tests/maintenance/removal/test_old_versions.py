@@ -85,7 +85,7 @@ def _files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_files_that_stay_are_those_that_lance_keeps(seed: int, tmp_path: Path) -> None:
+def test_cleanup_keeps_the_same_files_as_lance(seed: int, tmp_path: Path) -> None:
     root = JobLake(str(tmp_path / "ours"), V1)
     table = tmp_path / "ours" / "t.lance"
     _random_history(str(table), seed)
@@ -130,7 +130,7 @@ def _contents(table: Path) -> dict[str, pa.Table]:
     return found
 
 
-def test_every_table_is_cleaned_and_one_that_fails_does_not_stop_the_others(root: JobLake) -> None:
+def test_failing_table_does_not_stop_the_cleanup_of_others(root: JobLake) -> None:
     for name in ("t", "u", "v"):
         _history(root, name)
     root.dataset("u").tags.create("keep", 3)
@@ -146,7 +146,7 @@ def test_every_table_is_cleaned_and_one_that_fails_does_not_stop_the_others(root
     assert len(root.dataset("u").versions()) == VERSIONS
 
 
-def test_a_dry_run_counts_and_removes_nothing(root: JobLake) -> None:
+def test_cleanup_dry_run_counts_and_removes_nothing(root: JobLake) -> None:
     _history(root)
     before = root.all_keys()
     small = root.run(_now(), T, dry_run=True)[0].planned
@@ -159,7 +159,7 @@ def test_a_dry_run_counts_and_removes_nothing(root: JobLake) -> None:
     assert (effect.files, effect.bytes) == (small.files, small.bytes)
 
 
-def test_young_versions_and_files_need_to_be_allowed_by_name(root: JobLake) -> None:
+def test_cleanup_of_young_versions_requires_allow_young(root: JobLake) -> None:
     _history(root)
     assert root.run(CleanUp(CleanupPolicy(retain_versions=1)), T)[0].error is None
     assert len(root.dataset("t").versions()) == VERSIONS
@@ -172,7 +172,7 @@ def test_young_versions_and_files_need_to_be_allowed_by_name(root: JobLake) -> N
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-def test_a_clone_keeps_the_files_that_it_names(root: JobLake, dropped: bool) -> None:
+def test_cleanup_keeps_files_that_a_clone_references(root: JobLake, dropped: bool) -> None:
     _history(root)
     folder = Path(root.uri) / ("copy.lance" if root.mode.get("manifest_enabled") else "copy")
     root.dataset("t").shallow_clone(str(folder), 3)
@@ -198,7 +198,7 @@ def _planned(root: JobLake, *, sent: bool) -> CleanedInTasks:
 
 @pytest.mark.parametrize("sent", [False, True])
 @pytest.mark.parametrize("what", ["tag", "branch"])
-def test_a_name_that_comes_after_the_plan_keeps_its_version(root: JobLake, what: str, sent: bool) -> None:
+def test_version_tagged_or_branched_after_planning_is_kept(root: JobLake, what: str, sent: bool) -> None:
     _history(root)
     plan = _planned(root, sent=sent)
     if what == "tag":
@@ -214,7 +214,7 @@ def test_a_name_that_comes_after_the_plan_keeps_its_version(root: JobLake, what:
 
 
 @pytest.mark.parametrize("sent", [False, True])
-def test_a_version_that_is_restored_after_the_plan_keeps_its_files(root: JobLake, sent: bool) -> None:
+def test_version_restored_after_planning_keeps_its_files(root: JobLake, sent: bool) -> None:
     _history(root)
     plan = _planned(root, sent=sent)
     root.dataset("t", version=3).restore()
@@ -224,7 +224,7 @@ def test_a_version_that_is_restored_after_the_plan_keeps_its_files(root: JobLake
     assert root.catalog.validate_table(["t"], every_version=True).ok
 
 
-def test_a_later_table_in_the_same_directory_is_not_touched(tmp_path: Path) -> None:
+def test_table_replaced_after_planning_is_not_cleaned(tmp_path: Path) -> None:
     root = JobLake(str(tmp_path / "root"), V1)
     _history(root)
     plan = _in_tasks().plan(root.context, T)
@@ -238,9 +238,7 @@ def test_a_later_table_in_the_same_directory_is_not_touched(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("giant_files", [0, 100_000])
-def test_a_run_that_opened_an_earlier_table_in_the_same_directory_sees_the_later_one(
-    giant_files: int, tmp_path: Path
-) -> None:
+def test_repeated_runs_see_the_new_table_in_a_reused_directory(giant_files: int, tmp_path: Path) -> None:
     root = JobLake(str(tmp_path), V1)
     job, table = CleanUp(ALL, allow_young=True, giant_files=giant_files), tmp_path / "t.lance"
     for round_ in range(20):
@@ -255,7 +253,7 @@ def test_a_run_that_opened_an_earlier_table_in_the_same_directory_sees_the_later
         shutil.rmtree(table)
 
 
-def test_stopped_at_any_delete_no_listed_version_misses_a_file(
+def test_cleanup_stopped_at_any_delete_leaves_every_listed_version_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for stop_after in range(4):
@@ -296,7 +294,7 @@ def _needed(root: JobLake) -> set[str]:
 
 
 @pytest.mark.parametrize("giant_files", [0, 20_000])
-def test_what_others_write_meanwhile_is_not_lost(root: JobLake, giant_files: int) -> None:
+def test_rows_written_during_a_cleanup_are_not_lost(root: JobLake, giant_files: int) -> None:
     _history(root)
     acknowledged: list[int] = []
     stop = threading.Event()
@@ -330,7 +328,7 @@ def test_what_others_write_meanwhile_is_not_lost(root: JobLake, giant_files: int
     assert root.catalog.validate_table(["t"], every_version=True).ok
 
 
-def test_a_table_that_comes_and_goes_while_it_is_cleaned_stays_whole(root: JobLake) -> None:
+def test_table_dropped_and_renamed_during_cleanup_stays_intact(root: JobLake) -> None:
     _history(root)
     stop = threading.Event()
     renames = "manifest_enabled" not in root.mode
@@ -358,7 +356,7 @@ def test_a_table_that_comes_and_goes_while_it_is_cleaned_stays_whole(root: JobLa
     assert root.catalog.validate_table(["t"], every_version=True).ok
 
 
-def test_a_table_that_cannot_be_read_may_be_a_clone_and_stops_the_cleanup(root: JobLake) -> None:
+def test_unreadable_table_that_may_be_a_clone_stops_the_cleanup(root: JobLake) -> None:
     _history(root)
     broken = Path(root.uri) / "broken.lance" / "_versions"
     broken.mkdir(parents=True)
@@ -367,13 +365,13 @@ def test_a_table_that_cannot_be_read_may_be_a_clone_and_stops_the_cleanup(root: 
     assert len(root.dataset("t").versions()) == VERSIONS
 
 
-def test_plans_can_be_sent_to_other_processes(root: JobLake) -> None:
+def test_cleanup_plans_are_picklable(root: JobLake) -> None:
     _history(root)
     plan = _in_tasks().plan(root.context, T)
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
-def test_a_table_that_is_dropped_meanwhile_comes_back_whole(root: JobLake) -> None:
+def test_table_dropped_after_planning_is_intact_after_undrop(root: JobLake) -> None:
     _history(root)
     plan = _in_tasks().plan(root.context, T)
     assert plan is not None
@@ -386,7 +384,7 @@ def test_a_table_that_is_dropped_meanwhile_comes_back_whole(root: JobLake) -> No
 
 
 @pytest.mark.parametrize("giant_files", [0, 20_000])
-def test_on_s3_the_same_is_done(s3_root: JobLake, giant_files: int) -> None:
+def test_cleanup_works_on_s3_and_respects_clones(s3_root: JobLake, giant_files: int) -> None:
     _history(s3_root)
     s3_root.dataset("t").shallow_clone(f"{s3_root.uri}/copy", 3)
     job = CleanUp(ALL, allow_young=True, giant_files=giant_files)
@@ -415,7 +413,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     original("pacing.pacer").cache_clear()
 
 
-def test_files_go_at_the_pace_that_was_asked_for(root: JobLake, seconds: list[float]) -> None:
+def test_rate_limit_sets_the_pace_of_a_cleanup(root: JobLake, seconds: list[float]) -> None:
     _history(root)
     result = root.run(_now(rate_limit=2), T)[0]
     assert result.effect is not None
@@ -441,7 +439,7 @@ def meanwhile(seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> Callable
     return do
 
 
-def test_a_tag_that_comes_while_it_waits_keeps_its_version(
+def test_version_tagged_while_the_rate_limit_waits_is_kept(
     root: JobLake, meanwhile: Callable[[Callable[[], Any]], None]
 ) -> None:
     _history(root)
@@ -456,7 +454,7 @@ def test_a_tag_that_comes_while_it_waits_keeps_its_version(
     assert root.catalog.validate_table(["t"], every_version=True).ok
 
 
-def test_a_later_table_that_comes_while_it_waits_is_not_touched(
+def test_table_replaced_while_the_rate_limit_waits_is_not_touched(
     tmp_path: Path, meanwhile: Callable[[Callable[[], Any]], None]
 ) -> None:
     root = JobLake(str(tmp_path / "root"), V1)
@@ -476,7 +474,7 @@ def test_a_later_table_that_comes_while_it_waits_is_not_touched(
     assert before == [root.all_keys("t.lance")]
 
 
-def test_all_tasks_of_a_process_keep_one_pace_together(seconds: list[float]) -> None:
+def test_tasks_of_one_process_share_the_rate_limit(seconds: list[float]) -> None:
     giant = [paced(range(100), 20, tasks=4) for _ in range(4)]
     small = [paced(range(20), 20) for _ in range(5)]
     running = [*giant, *small]
@@ -485,6 +483,6 @@ def test_all_tasks_of_a_process_keep_one_pace_together(seconds: list[float]) -> 
     assert seconds[0] == pytest.approx(500 / 20, abs=1)
 
 
-def test_tasks_of_other_processes_leave_each_other_their_part(seconds: list[float]) -> None:
+def test_tasks_of_several_processes_split_the_rate_limit(seconds: list[float]) -> None:
     assert sum(len(batch) for batch in paced(range(100), 20, tasks=4)) == 100
     assert seconds[0] == pytest.approx(100 / 5, abs=1)

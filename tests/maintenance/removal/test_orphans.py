@@ -84,7 +84,7 @@ def _orphans_of(root: JobLake, number: int | str = "") -> dict[str, set[str]]:
     return found
 
 
-def test_only_old_directories_that_nothing_names_go(root: JobLake) -> None:
+def test_only_old_unreferenced_directories_are_removed(root: JobLake) -> None:
     _full_root(root)
     kept = root.table_keys()
     found = _orphans_of(root)
@@ -112,7 +112,7 @@ def test_only_old_directories_that_nothing_names_go(root: JobLake) -> None:
     assert root.values("lost") == [9]
 
 
-def test_one_young_file_or_one_of_unknown_age_keeps_a_directory(root: JobLake) -> None:
+def test_directory_with_a_young_or_undated_file_is_kept(root: JobLake) -> None:
     found = _orphans_of(root)
     age(Path(root.uri), 2 * DAY)
     for directory in found:
@@ -127,7 +127,7 @@ def test_one_young_file_or_one_of_unknown_age_keeps_a_directory(root: JobLake) -
     assert measure([], now) is Kept.UNKNOWN_AGE
 
 
-def test_the_floor_is_lowered_only_by_name(root: JobLake) -> None:
+def test_minimum_age_is_lowered_only_with_allow_young(root: JobLake) -> None:
     for span in (timedelta(hours=23), timedelta(-1)):
         with pytest.raises(InvalidInputError):
             RemoveOrphans(span)
@@ -139,7 +139,7 @@ def test_the_floor_is_lowered_only_by_name(root: JobLake) -> None:
     assert isinstance(root.run(job, ("t",))[0].error, InvalidInputError)
 
 
-def test_a_directory_with_versions_goes_only_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_directory_with_versions_is_removed_only_on_request(tmp_path: Path) -> None:
     root = JobLake(str(tmp_path / "root"), MODES["V2"])
     root.make("other", 1)
     lance.write_dataset(pa.table({"a": [4]}), f"{root.uri}/{HASHED}")
@@ -155,7 +155,7 @@ def test_a_directory_with_versions_goes_only_when_that_is_asked_for(tmp_path: Pa
     assert root.values("other") == [1]
 
 
-def test_a_directory_that_a_clone_reads_stays_until_the_clone_is_gone(tmp_path: Path) -> None:
+def test_directory_that_a_clone_reads_is_kept_until_the_clone_is_purged(tmp_path: Path) -> None:
     root = JobLake(str(tmp_path / "root"), MODES["V2"])
     root.make("other", 1)
     base = lance.write_dataset(pa.table({"a": [4]}), f"{root.uri}/{HASHED}")
@@ -176,7 +176,7 @@ def test_a_directory_that_a_clone_reads_stays_until_the_clone_is_gone(tmp_path: 
     assert effect.files > 2
 
 
-def test_without_its_manifest_a_root_is_left_alone(tmp_path: Path) -> None:
+def test_root_with_a_manifest_opened_without_it_is_refused(tmp_path: Path) -> None:
     JobLake(str(tmp_path / "root"), {}).make("t", 1)
     root = JobLake(str(tmp_path / "root"), MODES["V1"])
     _leave(root, "lost.lance")
@@ -184,7 +184,7 @@ def test_without_its_manifest_a_root_is_left_alone(tmp_path: Path) -> None:
     assert isinstance(root.run(RemoveOrphans())[0].error, UnsupportedOperationError)
 
 
-def test_what_becomes_a_table_after_the_plan_stays(root: JobLake) -> None:
+def test_directory_that_becomes_a_table_after_planning_is_kept(root: JobLake) -> None:
     found = _orphans_of(root)
     age(Path(root.uri), 2 * DAY)
     plan = RemoveOrphans().plan(root.context, ())
@@ -204,7 +204,9 @@ def test_what_becomes_a_table_after_the_plan_stays(root: JobLake) -> None:
         assert root.all_keys(directory) == before[directory]
 
 
-def test_killed_at_any_delete_the_next_run_finishes(root: JobLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removal_interrupted_at_a_delete_is_completed_by_the_next_run(
+    root: JobLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _orphans_of(root)
     age(Path(root.uri), 2 * DAY)
     storage = type(root.context.storage)
@@ -222,7 +224,7 @@ def test_killed_at_any_delete_the_next_run_finishes(root: JobLake, monkeypatch: 
     assert root.catalog.table_status(["lost"]) == NotFound(("lost",))
 
 
-def test_creates_and_drops_that_run_meanwhile_are_whole(root: JobLake) -> None:
+def test_concurrent_creates_and_drops_stay_intact(root: JobLake) -> None:
     stop, cycle_ended = threading.Event(), threading.Event()
     made: list[int] = []
     failures: list[RelanceError] = []
@@ -266,7 +268,7 @@ def test_creates_and_drops_that_run_meanwhile_are_whole(root: JobLake) -> None:
         assert root.values(f"t{number}") == [number]
 
 
-def test_on_s3_the_same_is_done(s3_root: JobLake) -> None:
+def test_orphan_removal_works_on_s3(s3_root: JobLake) -> None:
     s3_root.make("t", 1)
     storage = s3_root.context.storage
     for directory in ("lost.lance", HASHED):
@@ -326,7 +328,7 @@ def _is_whole(run: Run) -> bool:
         pytest.param(creates_of_files("b"), Budget(), id="create of files"),
     ],
 )
-def test_a_create_that_slept_never_reports_a_table_whose_files_went(
+def test_stalled_create_never_reports_a_table_whose_files_were_removed(
     create: Step, budget: Budget, request: pytest.FixtureRequest
 ) -> None:
     result = _explore(create, budget)
@@ -335,7 +337,7 @@ def test_a_create_that_slept_never_reports_a_table_whose_files_went(
     assert_states_as_recorded(request, result)
 
 
-def test_without_the_marker_a_create_that_slept_loses_its_files() -> None:
+def test_without_the_marker_a_stalled_create_loses_its_files() -> None:
     def delete(context: Context, directory: str, options: object) -> Any:
         for each in list(context.storage.list_recursive(directory)):
             context.storage.delete(each.key)

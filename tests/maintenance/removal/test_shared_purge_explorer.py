@@ -85,7 +85,7 @@ LONG = [
 
 
 @pytest.mark.parametrize(("actors", "budget"), LONG if os.environ.get("RELANCE_PROFILE") == "long" else QUICK)
-def test_no_order_of_requests_loses_a_table(
+def test_no_interleaving_of_a_purge_in_tasks_loses_a_table(
     actors: Sequence[Sequence[Step]], budget: Budget, request: pytest.FixtureRequest
 ) -> None:
     result = _explore(actors, budget, start=DROPPED)
@@ -100,7 +100,7 @@ def test_without_the_claim_tasks_delete_the_files_of_an_undropped_table() -> Non
     assert result.violation is not None
 
 
-def test_without_a_token_of_its_own_the_end_of_a_purge_is_done_twice_over_a_later_table() -> None:
+def test_without_its_own_token_a_purge_ends_twice_over_a_newer_table() -> None:
     real = original("shared_purge.claim_purge")
 
     def shared(context: Context, name: str, over: StoredMarker, token: str | None = None) -> Any:
@@ -111,7 +111,7 @@ def test_without_a_token_of_its_own_the_end_of_a_purge_is_done_twice_over_a_late
     assert result.violation is not None
 
 
-def test_if_tasks_deleted_manifests_a_lost_one_would_delete_those_of_a_later_table() -> None:
+def test_if_tasks_deleted_manifests_a_late_task_would_hit_a_newer_table() -> None:
     with substituted("expired_drops.is_never_named_twice", return_value=True):
         result = _explore([[lost_tasks()], [purges_in_tasks(), creates("b")]], Budget(), start=DROPPED)
     assert result.violation is not None

@@ -63,7 +63,7 @@ def _assert_done(place: LocalPlace, job: Job, *, times: int) -> None:
     assert unused_files(place) == set()
 
 
-def test_a_lost_answer_is_looked_up_and_nothing_done_twice(
+def test_lost_commit_response_is_looked_up_and_not_repeated(
     place: LocalPlace, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(place)
@@ -84,7 +84,7 @@ class _Forgetful(ThreadRunner):
         return super().run(catalog, slices, what=what)
 
 
-def test_an_update_is_done_once_by_workers_that_do_all_twice(place: LocalPlace) -> None:
+def test_update_is_applied_once_by_workers_that_repeat_tasks(place: LocalPlace) -> None:
     make(place)
     run = Run(JOBS["update"], ref_to(place), _Forgetful(1), _Forgetful(1))
     (result,) = run.results([("t",)])
@@ -94,7 +94,7 @@ def test_an_update_is_done_once_by_workers_that_do_all_twice(place: LocalPlace) 
 
 
 @pytest.mark.parametrize("event", [meanwhile.update, meanwhile.delete_in_the_first_fragment])
-def test_a_repair_that_fails_is_no_reason_to_leave_rows_out(
+def test_failed_repair_raises_a_conflict_instead_of_skipping_rows(
     place: LocalPlace, job: Job, event: Callable[[LocalPlace], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(place)
@@ -111,7 +111,7 @@ def _raise_a_conflict(*_: object) -> None:
     raise ConcurrentModificationError("the version was cleaned up meanwhile")
 
 
-def test_a_table_dropped_meanwhile_keeps_its_rows(place: LocalPlace, job: Job) -> None:
+def test_table_dropped_before_the_commit_keeps_its_rows(place: LocalPlace, job: Job) -> None:
     make(place)
     prepared = prepare(place, job)
     drop(place.open(), "t")
@@ -121,7 +121,7 @@ def test_a_table_dropped_meanwhile_keeps_its_rows(place: LocalPlace, job: Job) -
     _assert_done(place, job, times=0)
 
 
-def test_a_table_renamed_meanwhile_keeps_its_rows(tmp_path: Path, job: Job) -> None:
+def test_table_renamed_before_the_commit_keeps_its_rows(tmp_path: Path, job: Job) -> None:
     place = local_place(tmp_path / "root", V2)
     make(place)
     prepared = prepare(place, job)
@@ -133,7 +133,7 @@ def test_a_table_renamed_meanwhile_keeps_its_rows(tmp_path: Path, job: Job) -> N
 
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
-def test_a_storm_on_the_same_fragments_ends_with_all_done(place: LocalPlace, stable: bool) -> None:
+def test_concurrent_jobs_on_the_same_fragments_all_succeed(place: LocalPlace, stable: bool) -> None:
     make(place, stable=stable)
     deletes: list[Job] = [DeleteRows(f"id % 10 = {each}") for each in range(3)]
     bumps: list[Job] = [UpdateRows({"n": "n + 1"}, f"id % {each} >= 0") for each in range(1, 5)]
@@ -193,7 +193,7 @@ class _Others:
                     raise
 
 
-def test_a_history_of_all_writers_shows_no_lost_and_no_resurrected_row(place: LocalPlace) -> None:
+def test_concurrent_writers_lose_and_resurrect_no_rows(place: LocalPlace) -> None:
     make(place)
     stop = threading.Event()
     others = _Others(place, stop)

@@ -65,7 +65,7 @@ def flat(tmp_path: Path) -> LocalPlace:
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
 @pytest.mark.parametrize("giant", [SMALL, GIANT], ids=["small", "giant"])
-def test_the_result_is_that_of_lances_delete(
+def test_row_delete_matches_lance_delete(
     flat: LocalPlace, monkeypatch: pytest.MonkeyPatch, stable: bool, giant: float
 ) -> None:
     in_small_tasks(monkeypatch)
@@ -94,7 +94,7 @@ def test_the_result_is_that_of_lances_delete(
     [(0, 0.0), (1_000, 0.0), (1_000, 0.3), (1_000, 1.0)],
     ids=["too many", "dense", "some", "sparse"],
 )
-def test_an_index_is_asked_once_and_changes_nothing(
+def test_row_delete_through_an_index_gives_the_same_rows(
     flat: LocalPlace, monkeypatch: pytest.MonkeyPatch, known: int, sparse: float
 ) -> None:
     substitute(monkeypatch, "row_deletes.most_known_rows", known)
@@ -119,7 +119,7 @@ def test_an_index_is_asked_once_and_changes_nothing(
     assert result_of(flat, DeleteRows("id = 1000")).error is None
 
 
-def test_only_fragments_that_an_index_names_are_touched(flat: LocalPlace) -> None:
+def test_row_delete_touches_only_fragments_named_by_the_index(flat: LocalPlace) -> None:
     make(flat)
     opened(flat).create_scalar_index("id", "BTREE")
     plan = DeleteRows("id in (3, 31)").plan(task_context(flat), ("t",))
@@ -130,7 +130,7 @@ def test_only_fragments_that_an_index_names_are_touched(flat: LocalPlace) -> Non
 
 @pytest.mark.parametrize("event", meanwhile.EVENTS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
-def test_what_others_do_before_the_commit_is_neither_lost_nor_undone(
+def test_concurrent_changes_before_a_delete_commits_are_preserved(
     flat: LocalPlace, monkeypatch: pytest.MonkeyPatch, event: Callable[[Place], Any], stable: bool
 ) -> None:
     in_small_tasks(monkeypatch)
@@ -148,7 +148,9 @@ def test_what_others_do_before_the_commit_is_neither_lost_nor_undone(
     assert unused_files(flat) == set()
 
 
-def test_only_what_others_changed_is_done_again(flat: LocalPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_fragments_changed_by_others_are_prepared_again(
+    flat: LocalPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(flat)
     prepared = prepare(flat, DeleteRows("id % 2 = 0"))
     again = count_prepared(monkeypatch, row_deletes._Delete)
@@ -160,7 +162,7 @@ def test_only_what_others_changed_is_done_again(flat: LocalPlace, monkeypatch: p
     assert ids(flat) == [each for each in range(ROWS + 20) if each % 2 and each not in {1, 3}]
 
 
-def test_rows_added_after_the_plan_stay(flat: LocalPlace) -> None:
+def test_rows_added_after_planning_are_not_deleted(flat: LocalPlace) -> None:
     make(flat)
     prepared = prepare(flat, DeleteRows("id >= 50"))
     meanwhile.append(flat)
@@ -168,7 +170,7 @@ def test_rows_added_after_the_plan_stay(flat: LocalPlace) -> None:
     assert ids(flat) == [*range(50), *range(60, 80)]
 
 
-def test_a_dry_run_counts_and_changes_nothing(flat: LocalPlace) -> None:
+def test_row_delete_dry_run_counts_and_changes_nothing(flat: LocalPlace) -> None:
     make(flat)
     before = flat.files()
     planned = result_of(flat, DeleteRows("id < 15"), dry_run=True).planned
@@ -180,7 +182,7 @@ def test_a_dry_run_counts_and_changes_nothing(flat: LocalPlace) -> None:
 
 
 @pytest.mark.parametrize("where", ["nope = 1", "id =", "", "id", "id = ?", "true; drop", "foo(id) = 1"])
-def test_a_predicate_that_cannot_be_used_is_refused_before_any_work(flat: LocalPlace, where: str) -> None:
+def test_invalid_predicate_is_refused_before_any_work(flat: LocalPlace, where: str) -> None:
     make(flat)
     before = flat.files()
     for dry_run in (True, False):
@@ -190,7 +192,7 @@ def test_a_predicate_that_cannot_be_used_is_refused_before_any_work(flat: LocalP
     assert flat.files() == before
 
 
-def test_tables_must_be_named_and_be_there(flat: LocalPlace) -> None:
+def test_row_delete_requires_named_existing_tables(flat: LocalPlace) -> None:
     make(flat)
     with pytest.raises(InvalidInputError, match="name at least one table"):
         maintain(ref_to(flat), DeleteRows("true"))
@@ -199,7 +201,7 @@ def test_tables_must_be_named_and_be_there(flat: LocalPlace) -> None:
     assert result.error.code == TABLE_NOT_FOUND
 
 
-def test_files_are_kept_when_nobody_knows_whether_they_are_needed(
+def test_files_are_kept_when_the_commit_outcome_is_unknown(
     flat: LocalPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(flat)
@@ -215,7 +217,7 @@ def test_files_are_kept_when_nobody_knows_whether_they_are_needed(
     assert len(unused_files(flat)) == 6
 
 
-def test_another_table_of_the_same_name_is_not_harmed_by_what_was_prepared_for_the_first(
+def test_delete_prepared_for_a_purged_table_does_not_harm_its_successor(
     place: LocalPlace,
 ) -> None:
     make(place)
@@ -231,7 +233,7 @@ def test_another_table_of_the_same_name_is_not_harmed_by_what_was_prepared_for_t
     assert opened(place).validate() is None
 
 
-def test_on_s3(s3: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_delete_works_on_s3(s3: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
     in_small_tasks(monkeypatch)
     place = s3
     make(place)

@@ -107,7 +107,7 @@ def _kinds(count: int = 20) -> pa.Table:
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
 @pytest.mark.parametrize("giant", [SMALL, GIANT], ids=["small", "giant"])
-def test_the_result_is_that_of_lances_update(
+def test_update_matches_lance_update(
     place: LocalPlace, monkeypatch: pytest.MonkeyPatch, stable: bool, giant: float
 ) -> None:
     in_small_tasks(monkeypatch)
@@ -124,7 +124,7 @@ def test_the_result_is_that_of_lances_update(
 
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
-def test_values_are_cast_as_lances_update_casts_them(place: LocalPlace, stable: bool) -> None:
+def test_values_are_cast_as_in_lance_update(place: LocalPlace, stable: bool) -> None:
     options: dict[str, Any] = {"max_rows_per_file": 7, "enable_stable_row_ids": stable}
     lance.write_dataset(_kinds(), namespace_client=place.open(), table_id=["t"], mode="create", **options)
     copy = lance.write_dataset(_kinds(), str(place.folder.parent / "copy.lance"), **options)
@@ -135,7 +135,7 @@ def test_values_are_cast_as_lances_update_casts_them(place: LocalPlace, stable: 
         assert opened(place).schema == copy.schema
 
 
-def test_every_expression_sees_the_row_as_it_was(place: LocalPlace) -> None:
+def test_expressions_see_the_row_before_the_update(place: LocalPlace) -> None:
     make(place)
     effect_of(place, UpdateRows({"id": "n", "n": "id"}))  # Lance's own update gives one or the other
     assert sorted(opened(place).to_table()["n"].to_pylist()) == list(range(ROWS))
@@ -143,7 +143,7 @@ def test_every_expression_sees_the_row_as_it_was(place: LocalPlace) -> None:
 
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
-def test_indexes_stay_right(place: LocalPlace, stable: bool) -> None:
+def test_indexes_stay_correct_after_updates(place: LocalPlace, stable: bool) -> None:
     make(place, stable=stable)
     opened(place).create_scalar_index("id", "BTREE")
     opened(place).create_scalar_index("n", "BITMAP")
@@ -163,7 +163,7 @@ def test_indexes_stay_right(place: LocalPlace, stable: bool) -> None:
 
 @pytest.mark.parametrize("event", meanwhile.EVENTS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
-def test_what_others_do_before_the_commit_is_neither_lost_nor_undone(
+def test_concurrent_changes_before_an_update_commits_are_preserved(
     place: LocalPlace, monkeypatch: pytest.MonkeyPatch, event: Callable[[Place], Any], stable: bool
 ) -> None:
     in_small_tasks(monkeypatch)
@@ -184,7 +184,7 @@ def test_what_others_do_before_the_commit_is_neither_lost_nor_undone(
     assert unused_files(place) == set()
 
 
-def test_only_groups_that_others_changed_are_done_again(
+def test_only_groups_changed_by_others_are_prepared_again(
     place: LocalPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_small_tasks(monkeypatch)
@@ -212,7 +212,7 @@ def test_only_groups_that_others_changed_are_done_again(
         ({"n": "1"}, ""),
     ],
 )
-def test_what_cannot_be_used_is_refused_before_any_work(
+def test_invalid_update_is_refused_before_any_work(
     place: LocalPlace, changes: dict[str, str], where: str | None
 ) -> None:
     make(place)
@@ -225,7 +225,7 @@ def test_what_cannot_be_used_is_refused_before_any_work(
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.2"])
-def test_a_table_with_blobs_is_refused(place: LocalPlace, version: str) -> None:
+def test_update_of_a_table_with_blobs_is_refused(place: LocalPlace, version: str) -> None:
     blob = pa.field("data", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     schema = pa.schema([("n", pa.int64()), blob])
     table = pa.table([pa.array([1]), pa.array([b"x"], pa.large_binary())], schema=schema)
@@ -237,7 +237,7 @@ def test_a_table_with_blobs_is_refused(place: LocalPlace, version: str) -> None:
 
 
 @pytest.mark.parametrize("giant", [SMALL, GIANT], ids=["small", "giant"])
-def test_an_expression_that_fails_on_a_row_changes_nothing_and_leaves_no_file_of_other_tasks(
+def test_update_that_fails_on_a_row_changes_nothing_and_leaves_no_files(
     place: LocalPlace, monkeypatch: pytest.MonkeyPatch, giant: float
 ) -> None:
     in_small_tasks(monkeypatch)
@@ -250,7 +250,7 @@ def test_an_expression_that_fails_on_a_row_changes_nothing_and_leaves_no_file_of
     assert unused_files(place) == set()
 
 
-def test_a_dry_run_counts_and_changes_nothing(place: LocalPlace) -> None:
+def test_update_dry_run_counts_and_changes_nothing(place: LocalPlace) -> None:
     make(place)
     before = place.files()
     some = result_of(place, UpdateRows({"n": "1"}, "id < 15"), dry_run=True).planned
@@ -262,7 +262,7 @@ def test_a_dry_run_counts_and_changes_nothing(place: LocalPlace) -> None:
     assert place.files() == before
 
 
-def test_a_table_that_is_dropped_right_after_the_commit_is_not_updated_again(
+def test_table_dropped_right_after_the_commit_is_not_updated_twice(
     place: LocalPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(place)
@@ -280,7 +280,7 @@ def test_a_table_that_is_dropped_right_after_the_commit_is_not_updated_again(
     assert ids(place, "n = 1") == list(range(ROWS))
 
 
-def test_on_s3(s3: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_update_works_on_s3(s3: S3Place, monkeypatch: pytest.MonkeyPatch) -> None:
     in_small_tasks(monkeypatch)
     place = s3
     make(place, stable=True)

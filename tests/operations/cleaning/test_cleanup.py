@@ -16,7 +16,7 @@ from relance.errors import InvalidInputError, InvalidTableStateError, RelanceErr
 NOW = timedelta(0)
 
 
-def test_versions_go_with_their_files_and_nothing_is_left_behind(lake: VersionedTable) -> None:
+def test_cleanup_removes_old_versions_with_exactly_their_files(lake: VersionedTable) -> None:
     with_versions(lake)
     before = lake.files()
     stats = lake.catalog.cleanup_old_versions(ID, older_than=NOW)
@@ -32,7 +32,7 @@ def test_versions_go_with_their_files_and_nothing_is_left_behind(lake: Versioned
     assert lake.versions() == [6]
 
 
-def test_a_tag_in_the_middle_keeps_exactly_its_files(lake: VersionedTable) -> None:
+def test_tag_in_the_middle_keeps_exactly_its_files(lake: VersionedTable) -> None:
     with_versions(lake)
     lake.dataset().tags.create("keep", 4)
     stats = lake.catalog.cleanup_old_versions(ID, older_than=NOW, error_if_tagged_old_versions=False)
@@ -43,7 +43,7 @@ def test_a_tag_in_the_middle_keeps_exactly_its_files(lake: VersionedTable) -> No
     assert lake.versions() == [4, 6]
 
 
-def test_a_tagged_version_in_the_window_is_an_error_and_nothing_goes(lake: VersionedTable) -> None:
+def test_tagged_version_in_the_window_is_an_error_and_nothing_is_removed(lake: VersionedTable) -> None:
     with_versions(lake)
     lake.dataset().tags.create("keep", 2)
     before = lake.files()
@@ -53,7 +53,7 @@ def test_a_tagged_version_in_the_window_is_an_error_and_nothing_goes(lake: Versi
     assert lake.catalog.cleanup_old_versions(ID, before_version=2).versions == (1,)
 
 
-def test_a_dry_run_says_what_would_go_and_removes_nothing(lake: VersionedTable) -> None:
+def test_cleanup_dry_run_reports_and_removes_nothing(lake: VersionedTable) -> None:
     with_versions(lake)
     before = lake.files()
     told = lake.catalog.cleanup_old_versions(ID, retain_versions=2, dry_run=True)
@@ -68,13 +68,13 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(lake: VersionedTable) 
     )
 
 
-def test_without_a_rule_young_versions_stay(lake: VersionedTable) -> None:
+def test_cleanup_without_rules_keeps_young_versions(lake: VersionedTable) -> None:
     with_versions(lake)
     assert lake.catalog.cleanup_old_versions(ID).versions == ()
     assert lake.versions() == [1, 2, 3, 4, 5, 6]
 
 
-def test_old_versions_are_readable_after_a_delete_until_the_cleanup(lake: VersionedTable) -> None:
+def test_old_versions_stay_readable_after_a_delete_until_cleanup(lake: VersionedTable) -> None:
     lake.make([1, 2, 3])
     lake.dataset().delete("a = 2")
     assert lake.values() == [1, 3]
@@ -84,7 +84,7 @@ def test_old_versions_are_readable_after_a_delete_until_the_cleanup(lake: Versio
     assert lake.versions() == [2]
 
 
-def test_files_that_were_never_committed_stay_unless_asked_for(lake: VersionedTable) -> None:
+def test_uncommitted_files_are_kept_unless_delete_unverified_is_set(lake: VersionedTable) -> None:
     lake.make([1])
     write_fragments(pa.table({"a": [9]}), lake.uri, mode="append")
     stray = lake.files() - lake.needed()
@@ -95,7 +95,7 @@ def test_files_that_were_never_committed_stay_unless_asked_for(lake: VersionedTa
     assert not lake.files() & stray
 
 
-def test_a_branch_keeps_what_it_began_with(lake: VersionedTable) -> None:
+def test_branch_keeps_the_files_it_started_from(lake: VersionedTable) -> None:
     with_versions(lake)
     branch = lake.dataset(2).create_branch("old")
     lake.catalog.cleanup_old_versions(ID, older_than=NOW)
@@ -125,7 +125,7 @@ def test_appends_during_a_cleanup_are_not_lost(lake: VersionedTable) -> None:
     assert lake.catalog.validate_table(ID, every_version=True).ok
 
 
-def test_a_policy_can_be_given_whole(lake: VersionedTable) -> None:
+def test_cleanup_accepts_a_complete_policy(lake: VersionedTable) -> None:
     with_versions(lake)
     stats = lake.catalog.cleanup_old_versions(ID, policy=CleanupPolicy(before_version=3, rate_limit=1000))
     assert stats.versions == (1, 2)
@@ -143,7 +143,9 @@ def test_a_policy_can_be_given_whole(lake: VersionedTable) -> None:
         {"older_than": "soon"},
     ],
 )
-def test_bad_rules_are_refused_and_nothing_goes(lake: VersionedTable, rules: dict[str, object]) -> None:
+def test_invalid_cleanup_rules_are_refused_and_nothing_is_removed(
+    lake: VersionedTable, rules: dict[str, object]
+) -> None:
     with_versions(lake)
     before = lake.files()
     with pytest.raises(InvalidInputError):
@@ -151,7 +153,7 @@ def test_bad_rules_are_refused_and_nothing_goes(lake: VersionedTable, rules: dic
     assert lake.files() == before
 
 
-def test_what_is_not_there_cannot_be_cleaned(lake: VersionedTable) -> None:
+def test_cleanup_of_a_missing_declared_or_dropped_table_is_not_found(lake: VersionedTable) -> None:
     with pytest.raises(TableNotFoundError):
         lake.catalog.cleanup_old_versions(["nope"])
     lake.catalog.declare_table({"id": ["declared"]})
@@ -163,14 +165,14 @@ def test_what_is_not_there_cannot_be_cleaned(lake: VersionedTable) -> None:
         lake.catalog.cleanup_old_versions(ID)
 
 
-def test_human_ages_are_understood(lake: VersionedTable) -> None:
+def test_cleanup_accepts_durations_with_units(lake: VersionedTable) -> None:
     with_versions(lake)
     assert lake.catalog.cleanup_old_versions(ID, older_than="7d").versions == ()
     assert lake.catalog.cleanup_old_versions(ID, older_than="0s").versions == (1, 2, 3, 4, 5)
 
 
 class TestAutoCleanup:
-    def test_it_is_off_then_on_then_off(self, lake: VersionedTable) -> None:
+    def test_auto_cleanup_can_be_switched_on_and_off(self, lake: VersionedTable) -> None:
         lake.make([1])
         assert lake.catalog.get_auto_cleanup(ID) is None
         wanted = AutoCleanup(interval=3, older_than=timedelta(hours=36))
@@ -180,7 +182,7 @@ class TestAutoCleanup:
         lake.catalog.set_auto_cleanup(ID, None)
         assert lake.catalog.get_auto_cleanup(ID) is None
 
-    def test_lance_obeys_it(self, lake: VersionedTable) -> None:
+    def test_lance_applies_the_auto_cleanup_settings(self, lake: VersionedTable) -> None:
         lake.make([1])
         lake.catalog.set_auto_cleanup(ID, AutoCleanup(interval=2, older_than=timedelta(0)))
         for value in range(2, 8):
@@ -189,13 +191,15 @@ class TestAutoCleanup:
         assert lake.values() == [1, 2, 3, 4, 5, 6, 7]
 
     @pytest.mark.parametrize("wanted", [AutoCleanup(0, timedelta(1)), AutoCleanup(1, timedelta(-1))])
-    def test_what_makes_no_sense_is_refused(self, lake: VersionedTable, wanted: AutoCleanup) -> None:
+    def test_invalid_auto_cleanup_settings_are_refused(
+        self, lake: VersionedTable, wanted: AutoCleanup
+    ) -> None:
         lake.make([1])
         with pytest.raises(InvalidInputError):
             lake.catalog.set_auto_cleanup(ID, wanted)
         assert lake.versions() == [1]
 
-    def test_of_what_is_not_there(self, lake: VersionedTable) -> None:
+    def test_auto_cleanup_of_a_missing_table_is_not_found(self, lake: VersionedTable) -> None:
         for act in (
             lambda: lake.catalog.get_auto_cleanup(ID),
             lambda: lake.catalog.set_auto_cleanup(ID, None),

@@ -35,7 +35,9 @@ def _data_files(place: S3Place) -> list[str]:
     return sorted(key for key in place.files() if key.startswith("t.lance/data/"))
 
 
-def test_old_versions_go_with_their_files(place: S3Place, catalog: DirectoryNamespace) -> None:
+def test_cleanup_on_s3_removes_old_versions_with_their_files(
+    place: S3Place, catalog: DirectoryNamespace
+) -> None:
     assert len(_data_files(place)) == 3
     assert catalog.cleanup_old_versions(ID, older_than=timedelta(0), dry_run=True).data_files == 2
     assert len(_data_files(place)) == 3
@@ -45,7 +47,9 @@ def test_old_versions_go_with_their_files(place: S3Place, catalog: DirectoryName
     assert lance.dataset(namespace_client=catalog, table_id=ID).to_table()["a"].to_pylist() == [3]
 
 
-def test_files_are_looked_for_and_opened(place: S3Place, catalog: DirectoryNamespace) -> None:
+def test_validation_on_s3_finds_missing_and_unreadable_files(
+    place: S3Place, catalog: DirectoryNamespace
+) -> None:
     assert catalog.validate_table(ID, every_version=True).ok
     for key in _data_files(place):
         place.put(key, place.files()[key][:20])

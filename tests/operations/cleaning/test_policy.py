@@ -31,26 +31,26 @@ FAR = START + timedelta(days=100)
         (CleanupPolicy(before_timestamp=FAR, before_version=3, retain_versions=4), [1]),
     ],
 )
-def test_a_version_goes_when_every_rule_lets_it_go(policy: CleanupPolicy, gone: list[int]) -> None:
+def test_version_is_removed_only_when_every_rule_allows_it(policy: CleanupPolicy, gone: list[int]) -> None:
     assert policy.choose(FIVE, {}) == gone
 
 
-def test_the_latest_version_stays_even_alone() -> None:
+def test_latest_version_is_always_kept() -> None:
     assert CleanupPolicy(before_timestamp=FAR).choose(FIVE[:1], {}) == []
     assert CleanupPolicy(before_timestamp=FAR).choose([], {}) == []
 
 
-def test_a_tag_in_the_window_is_an_error_that_names_it() -> None:
+def test_tag_in_the_window_raises_an_error_that_names_it() -> None:
     with pytest.raises(InvalidTableStateError, match=r"'keep' \(version 2\)"):
         CleanupPolicy(before_version=4).choose(FIVE, {"keep": 2, "late": 5})
 
 
-def test_tagged_versions_stay_when_that_is_no_error() -> None:
+def test_tagged_versions_are_kept_when_tags_are_no_error() -> None:
     policy = CleanupPolicy(before_version=5, error_if_tagged_old_versions=False)
     assert policy.choose(FIVE, {"keep": 2, "again": 2, "gone": 77}) == [1, 3, 4]
 
 
-def test_the_builder_builds_what_it_is_told() -> None:
+def test_policy_builder_sets_every_rule() -> None:
     built = (
         CleanupPolicyBuilder()
         .before_timestamp(FAR)
@@ -74,6 +74,6 @@ def test_the_builder_builds_what_it_is_told() -> None:
         {"before_timestamp": datetime(2026, 1, 1)},  # noqa: DTZ001  # that is the mistake
     ],
 )
-def test_rules_that_make_no_sense_are_refused(rules: dict[str, object]) -> None:
+def test_invalid_policy_rules_are_refused(rules: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError):
         CleanupPolicy(**rules)  # type: ignore[arg-type]

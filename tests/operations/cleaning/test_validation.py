@@ -15,7 +15,7 @@ def _data_file(lake: VersionedTable, version: int | None = None) -> Path:
     return Path(lake.uri) / "data" / str(fragment.data_files()[0].path)
 
 
-def test_a_whole_table_is_whole(lake: VersionedTable) -> None:
+def test_validation_of_an_intact_table_finds_no_problems(lake: VersionedTable) -> None:
     with_versions(lake)
     found = lake.catalog.validate_table(ID)
     assert found.ok
@@ -29,7 +29,7 @@ def test_a_whole_table_is_whole(lake: VersionedTable) -> None:
     assert every.files == len(lake.files())
 
 
-def test_a_missing_file_is_named(lake: VersionedTable) -> None:
+def test_validation_names_a_missing_file(lake: VersionedTable) -> None:
     with_versions(lake)
     gone = _data_file(lake)
     gone.unlink()
@@ -38,7 +38,7 @@ def test_a_missing_file_is_named(lake: VersionedTable) -> None:
     assert found.missing == (f"data/{gone.name}",)
 
 
-def test_a_file_that_only_an_old_version_misses_is_found_when_asked(lake: VersionedTable) -> None:
+def test_validation_of_every_version_finds_a_file_missing_from_an_old_one(lake: VersionedTable) -> None:
     with_versions(lake)
     gone = _data_file(lake, 1)
     gone.unlink()
@@ -47,7 +47,7 @@ def test_a_file_that_only_an_old_version_misses_is_found_when_asked(lake: Versio
 
 
 @pytest.mark.parametrize("left", [0, 10])
-def test_a_file_that_was_cut_off_is_unreadable(lake: VersionedTable, left: int) -> None:
+def test_validation_reports_a_truncated_file_as_unreadable(lake: VersionedTable, left: int) -> None:
     with_versions(lake)
     cut = _data_file(lake)
     cut.write_bytes(cut.read_bytes()[:left])
@@ -58,7 +58,7 @@ def test_a_file_that_was_cut_off_is_unreadable(lake: VersionedTable, left: int) 
     assert str(lake.lake.uri) not in found.unreadable[0]
 
 
-def test_a_table_with_deletions_and_an_index_is_whole(lake: VersionedTable) -> None:
+def test_validation_covers_deletion_files_and_indexes(lake: VersionedTable) -> None:
     lake.make(list(range(100)))
     dataset = lake.dataset()
     dataset.create_scalar_index("a", "BTREE")
@@ -70,6 +70,6 @@ def test_a_table_with_deletions_and_an_index_is_whole(lake: VersionedTable) -> N
     assert lake.catalog.validate_table(ID).missing == (f"_deletions/{deletion.name}",)
 
 
-def test_what_is_not_there_cannot_be_validated(lake: VersionedTable) -> None:
+def test_validation_of_a_missing_table_is_not_found(lake: VersionedTable) -> None:
     with pytest.raises(TableNotFoundError):
         lake.catalog.validate_table(ID)

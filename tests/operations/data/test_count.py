@@ -12,7 +12,7 @@ from tests.support.rows import add, count, make, opened, people
 from relance import DirectoryNamespace
 
 
-def test_rows_are_counted_with_predicate_version_and_branch(catalog: DirectoryNamespace) -> None:
+def test_rows_are_counted_by_predicate_version_and_branch(catalog: DirectoryNamespace) -> None:
     make(catalog, range(5))
     opened(catalog).create_branch("dev")
     add(catalog, people([5, 6, 7]))
@@ -42,7 +42,7 @@ def test_rows_are_counted_with_predicate_version_and_branch(catalog: DirectoryNa
         ({"id": None}, INVALID_INPUT),
     ],
 )
-def test_what_is_not_there_or_not_usable_is_refused(
+def test_count_of_a_missing_target_or_with_an_invalid_predicate_is_refused(
     place: LocalPlace, catalog: DirectoryNamespace, fields: dict[str, Any], code: int
 ) -> None:
     make(catalog)

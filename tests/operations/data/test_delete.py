@@ -29,7 +29,7 @@ def data_files(place: LocalPlace) -> dict[str, bytes]:
     }
 
 
-def test_rows_that_the_predicate_selects_are_gone(catalog: DirectoryNamespace) -> None:
+def test_delete_removes_the_rows_that_match_the_predicate(catalog: DirectoryNamespace) -> None:
     make(catalog)
     answer = catalog.delete_from_table(
         {"id": ["t"], "predicate": "(id = 1) OR (name in ('word3 common', 'x'))"}
@@ -44,9 +44,7 @@ def test_rows_that_the_predicate_selects_are_gone(catalog: DirectoryNamespace) -
     assert ids(catalog) == [0, 2, 4]
 
 
-def test_earlier_versions_keep_their_rows_and_no_data_file_changes(
-    place: LocalPlace, catalog: DirectoryNamespace
-) -> None:
+def test_delete_keeps_earlier_versions_and_data_files(place: LocalPlace, catalog: DirectoryNamespace) -> None:
     make(catalog)
     add(catalog, people([5, 6]))
     before = data_files(place)
@@ -62,7 +60,9 @@ def test_earlier_versions_keep_their_rows_and_no_data_file_changes(
     assert opened(catalog, version=2).count_rows() == 7
 
 
-def test_whole_fragments_go_without_a_deletion_file(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_fully_deleted_fragments_are_removed_without_a_deletion_file(
+    place: LocalPlace, catalog: DirectoryNamespace
+) -> None:
     start = datetime(2023, 1, 1)  # noqa: DTZ001  # a column without time zone
 
     def hour(number: int) -> pa.Table:
@@ -89,9 +89,7 @@ def test_whole_fragments_go_without_a_deletion_file(place: LocalPlace, catalog: 
     assert count(catalog, version=10) == 100
 
 
-def test_part_of_a_fragment_goes_with_a_deletion_file_and_another_as_a_whole(
-    place: LocalPlace, catalog: DirectoryNamespace
-) -> None:
+def test_partly_deleted_fragment_gets_a_deletion_file(place: LocalPlace, catalog: DirectoryNamespace) -> None:
     make(catalog, range(5))
     add(catalog, people(range(5, 10)))
     answer = catalog.delete_from_table({"id": ["t"], "predicate": "id < 7"})
@@ -101,7 +99,7 @@ def test_part_of_a_fragment_goes_with_a_deletion_file_and_another_as_a_whole(
     assert ids(catalog) == [7, 8, 9]
 
 
-def test_a_predicate_that_selects_nothing_makes_a_version_and_no_file(
+def test_delete_that_matches_no_rows_makes_a_version_but_no_file(
     place: LocalPlace, catalog: DirectoryNamespace
 ) -> None:
     make(catalog)
@@ -119,7 +117,7 @@ def test_a_predicate_that_selects_nothing_makes_a_version_and_no_file(
 @pytest.mark.parametrize(
     "predicate", ["", "id ===", "missing = 1", "id + 1", "cast(name as bigint) = 1", "id = 'x'"]
 )
-def test_a_bad_predicate_is_refused_and_changes_nothing(
+def test_invalid_predicate_is_refused_and_deletes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, predicate: str
 ) -> None:
     make(catalog)
@@ -127,7 +125,9 @@ def test_a_bad_predicate_is_refused_and_changes_nothing(
         catalog.delete_from_table({"id": ["t"], "predicate": predicate})
 
 
-def test_a_missing_table_or_branch_is_not_found(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_delete_from_a_missing_table_or_branch_is_not_found(
+    place: LocalPlace, catalog: DirectoryNamespace
+) -> None:
     make(catalog)
     catalog.declare_table({"id": ["declared"]})
     for name in ("missing", "declared"):
@@ -139,7 +139,7 @@ def test_a_missing_table_or_branch_is_not_found(place: LocalPlace, catalog: Dire
         catalog.delete_from_table({"id": ["t"]})
 
 
-def test_a_branch_loses_the_rows_and_main_does_not(catalog: DirectoryNamespace) -> None:
+def test_delete_on_a_branch_leaves_main_unchanged(catalog: DirectoryNamespace) -> None:
     make(catalog)
     opened(catalog).create_branch("dev")
     answer = catalog.delete_from_table({"id": ["t"], "predicate": "id < 3", "branch": "dev"})

@@ -48,7 +48,7 @@ PLACES: dict[str, Callable[[Any, str], Any]] = {
         "\0",
     ],
 )
-def test_an_expression_that_lance_does_not_know_is_refused_and_changes_nothing(
+def test_unsupported_expression_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, call: str, text: str
 ) -> None:
     make(catalog)
@@ -56,7 +56,7 @@ def test_an_expression_that_lance_does_not_know_is_refused_and_changes_nothing(
         PLACES[call](catalog, text)
 
 
-def test_a_placeholder_in_quotes_is_none() -> None:
+def test_placeholders_inside_quotes_are_accepted() -> None:
     check_expressions(
         [None, "name = 'what?'", "name = 'it''s $1'", "`a?` = 1", 'a = "$1"', "name = 'a; b'", "id = 1;"]
     )
@@ -64,7 +64,7 @@ def test_a_placeholder_in_quotes_is_none() -> None:
         check_expressions(["name = 'what' or id = ?"])
 
 
-def test_a_panic_of_lance_is_an_error_like_others(
+def test_panic_in_lance_is_raised_as_an_internal_error(
     catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog)

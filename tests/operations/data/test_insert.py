@@ -36,7 +36,7 @@ def ipc_file(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def test_appended_rows_follow_those_that_were_there(catalog: DirectoryNamespace) -> None:
+def test_appended_rows_follow_the_existing_ones(catalog: DirectoryNamespace) -> None:
     make(catalog)
     answer = add(catalog, people([5, 6]))
     assert (answer.num_inserted_rows, answer.version) == (2, 2)
@@ -62,25 +62,25 @@ def test_overwrite_replaces_all_rows_and_keeps_the_old_version(
     assert ids(catalog, version=1) == [0, 1, 2, 3, 4]
 
 
-def test_an_overwrite_may_bring_another_schema(catalog: DirectoryNamespace) -> None:
+def test_overwrite_may_change_the_schema(catalog: DirectoryNamespace) -> None:
     make(catalog)
     add(catalog, pa.table({"other": [1]}), mode="overwrite")
     assert query(catalog).to_pylist() == [{"other": 1}]
 
 
-def test_columns_that_are_missing_are_null(catalog: DirectoryNamespace) -> None:
+def test_columns_missing_from_an_insert_are_null(catalog: DirectoryNamespace) -> None:
     make(catalog, [1])
     add(catalog, pa.table({"id": pa.array([2], pa.int64())}))
     assert query(catalog, filter="id = 2").to_pylist() == [{"id": 2, "name": None, "vector": None}]
 
 
-def test_columns_may_come_in_another_order(catalog: DirectoryNamespace) -> None:
+def test_inserted_columns_may_come_in_another_order(catalog: DirectoryNamespace) -> None:
     make(catalog, [1])
     add(catalog, people([2]).select(["vector", "name", "id"]))
     assert query(catalog, filter="id = 2").to_pylist() == people([2]).to_pylist()
 
 
-def test_inserting_no_rows_makes_a_version(catalog: DirectoryNamespace) -> None:
+def test_insert_of_no_rows_makes_a_version(catalog: DirectoryNamespace) -> None:
     make(catalog)
     answer = add(catalog, people([]))
     assert (answer.num_inserted_rows, answer.version) == (0, 2)
@@ -88,7 +88,7 @@ def test_inserting_no_rows_makes_a_version(catalog: DirectoryNamespace) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_inserting_into_a_declared_table_creates_it(catalog: DirectoryNamespace, mode: str) -> None:
+def test_insert_into_a_declared_table_creates_it(catalog: DirectoryNamespace, mode: str) -> None:
     catalog.declare_table({"id": ["t"]})
     answer = add(catalog, people([1, 2]), mode=mode)
     assert (answer.num_inserted_rows, answer.version) == (2, 1)
@@ -97,7 +97,9 @@ def test_inserting_into_a_declared_table_creates_it(catalog: DirectoryNamespace,
     assert described.is_only_declared is False
 
 
-def test_a_branch_of_a_declared_table_is_not_found(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_insert_into_a_branch_of_a_declared_table_is_not_found(
+    place: LocalPlace, catalog: DirectoryNamespace
+) -> None:
     catalog.declare_table({"id": ["t"]})
     with refused_unchanged(place, BRANCH_NOT_FOUND):
         add(catalog, people([1]), branch="dev")
@@ -115,7 +117,7 @@ def test_a_branch_of_a_declared_table_is_not_found(place: LocalPlace, catalog: D
         pytest.param({}, "text", id="no bytes"),
     ],
 )
-def test_a_bad_mode_or_body_is_refused_and_changes_nothing(
+def test_insert_with_an_invalid_mode_or_body_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, fields: dict[str, Any], body: Any
 ) -> None:
     make(catalog)
@@ -133,7 +135,7 @@ def test_a_bad_mode_or_body_is_refused_and_changes_nothing(
         pytest.param(pa.table({"id": pa.array([1, None], pa.int64())}), id="null in a required column"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_and_leave_no_file(
+def test_insert_with_a_mismatched_schema_is_refused_and_leaves_no_file(
     place: LocalPlace, catalog: DirectoryNamespace, rows: pa.Table
 ) -> None:
     make(catalog)
@@ -141,7 +143,9 @@ def test_rows_that_do_not_fit_are_refused_and_leave_no_file(
         add(catalog, rows)
 
 
-def test_a_missing_table_or_branch_is_not_found(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_insert_into_a_missing_table_or_branch_is_not_found(
+    place: LocalPlace, catalog: DirectoryNamespace
+) -> None:
     make(catalog)
     with refused_unchanged(place, TABLE_NOT_FOUND):
         add(catalog, people([1]), name="missing")
@@ -151,7 +155,7 @@ def test_a_missing_table_or_branch_is_not_found(place: LocalPlace, catalog: Dire
 
 @pytest.mark.parametrize("branch", ["dev", "team/dev"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_branch_gets_the_rows_and_main_does_not(
+def test_insert_into_a_branch_leaves_main_unchanged(
     catalog: DirectoryNamespace, mode: str, branch: str
 ) -> None:
     make(catalog)
@@ -162,7 +166,7 @@ def test_a_branch_gets_the_rows_and_main_does_not(
     assert count(catalog, branch=branch, version=answer.version) == count(catalog, branch=branch)
 
 
-def test_rows_that_do_not_fit_leave_no_file_on_a_branch(
+def test_insert_with_a_mismatched_schema_leaves_no_file_on_a_branch(
     place: LocalPlace, catalog: DirectoryNamespace
 ) -> None:
     make(catalog)
@@ -171,7 +175,7 @@ def test_rows_that_do_not_fit_leave_no_file_on_a_branch(
         add(catalog, pa.table({"other": [1]}), branch="dev")
 
 
-def test_racing_appends_all_arrive(catalog: DirectoryNamespace) -> None:
+def test_racing_appends_all_land(catalog: DirectoryNamespace) -> None:
     make(catalog, [])
     threads = [threading.Thread(target=add, args=(catalog, people([each]))) for each in range(6)]
     for each in threads:
@@ -181,7 +185,7 @@ def test_racing_appends_all_arrive(catalog: DirectoryNamespace) -> None:
     assert sorted(ids(catalog)) == list(range(6))
 
 
-def test_a_failed_commit_leaves_no_data_file(
+def test_failed_commit_leaves_no_data_file(
     place: LocalPlace, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog)
@@ -194,7 +198,7 @@ def test_a_failed_commit_leaves_no_data_file(
         add(catalog, people([9]))
 
 
-def test_a_commit_of_which_nobody_knows_keeps_its_data_file(
+def test_commit_with_an_unknown_outcome_keeps_its_data_file(
     place: LocalPlace, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog)
@@ -218,7 +222,7 @@ def test_a_commit_of_which_nobody_knows_keeps_its_data_file(
         ("something else", InternalError),
     ],
 )
-def test_what_goes_wrong_below_is_told_by_its_class(
+def test_lance_errors_are_raised_as_the_matching_error_class(
     catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch, text: str, error: type[Exception]
 ) -> None:
     make(catalog)
@@ -234,7 +238,7 @@ def test_what_goes_wrong_below_is_told_by_its_class(
         catalog.delete_from_table({"id": ["t"], "predicate": "true"})
 
 
-def test_a_commit_whose_answer_was_lost_is_found(
+def test_commit_with_a_lost_response_is_found(
     catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog)
@@ -250,7 +254,7 @@ def test_a_commit_whose_answer_was_lost_is_found(
 
 
 @pytest.mark.parametrize("mode", [V2, COMPATIBILITY], ids=["V2", "compatibility"])
-def test_a_catalog_that_keeps_versions_knows_the_new_one(tmp_path: Path, mode: dict[str, str]) -> None:
+def test_insert_and_delete_record_versions_of_a_managed_table(tmp_path: Path, mode: dict[str, str]) -> None:
     place = local_place(tmp_path / "root", mode)
     catalog = quiet(place, table_version_management="true")
     make(catalog)

@@ -13,7 +13,7 @@ from tests.support.rows import count, people
 pytestmark = pytest.mark.usefixtures("no_queries_yet")
 
 
-def test_lancedb_writes_are_ours_and_its_searches_are_answered_by_us(place: LocalPlace) -> None:
+def test_lancedb_writes_are_visible_and_its_searches_are_pushed_down(place: LocalPlace) -> None:
     table = connect(place).create_table("t", people(range(10)))
     table.add(people([100]))
     table.update(where="id = 100", values={"name": "other"})
@@ -31,14 +31,14 @@ def test_lancedb_writes_are_ours_and_its_searches_are_answered_by_us(place: Loca
     assert len(Recording.queries) == 6
 
 
-def test_our_writes_are_seen_by_lancedb(place: LocalPlace) -> None:
+def test_catalog_writes_are_visible_to_lancedb(place: LocalPlace) -> None:
     database = connect(place)
     database.create_table("t", people(range(3)))
     place.open().delete_from_table({"id": ["t"], "predicate": "id = 1"})
     assert ids_in(database.open_table("t").search().to_arrow()) == [0, 2]
 
 
-def test_a_query_handed_over_from_a_thread_of_rust_is_answered(place: LocalPlace) -> None:
+def test_query_pushed_down_from_a_rust_thread_is_answered(place: LocalPlace) -> None:
     connect(place).create_table("t", people(range(10)))
 
     async def ask() -> list[int]:
@@ -54,7 +54,7 @@ def test_a_query_handed_over_from_a_thread_of_rust_is_answered(place: LocalPlace
 
 
 @pytest.mark.parametrize("search", ["vector", "filter"])
-def test_an_answer_is_the_same_whoever_runs_the_query(place: LocalPlace, search: str) -> None:
+def test_pushed_down_query_returns_the_same_rows_as_a_local_one(place: LocalPlace, search: str) -> None:
     connect(place).create_table("t", people(range(20)))
     answers = []
     for handed_over in (["QueryTable"], []):

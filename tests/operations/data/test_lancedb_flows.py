@@ -29,7 +29,7 @@ def table(place: LocalPlace) -> Any:
     return connect(place).create_table("t", notes())
 
 
-def test_rows_are_merged(table: Any, place: LocalPlace) -> None:
+def test_lancedb_merge_insert_updates_and_inserts_rows(table: Any, place: LocalPlace) -> None:
     new = notes(3).set_column(1, "text", [["new"] * len(WORDS)])
     table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(new)
     catalog = place.open()
@@ -37,7 +37,7 @@ def test_rows_are_merged(table: Any, place: LocalPlace) -> None:
     assert catalog.count_table_rows({"id": ["t"], "predicate": "text = 'new'"}).count == 5
 
 
-def test_indexes_are_built_and_told(table: Any, place: LocalPlace) -> None:
+def test_lancedb_indexes_are_listed_by_the_catalog(table: Any, place: LocalPlace) -> None:
     table.create_index("id", config=BTree())
     table.create_index("text", config=FTS())
     catalog = place.open()
@@ -46,14 +46,14 @@ def test_indexes_are_built_and_told(table: Any, place: LocalPlace) -> None:
     assert {each.name for each in table.list_indices()} == {"id_idx", "text_idx"}
 
 
-def test_texts_are_searched_by_us(table: Any) -> None:
+def test_lancedb_full_text_search_is_pushed_down(table: Any) -> None:
     table.create_index("text", config=FTS())
     assert sorted(ids_in(table.search("apple", query_type="fts").limit(9).to_arrow())) == [0, 1]
     assert len(Recording.queries) == 1
     assert Recording.queries[0].full_text_query is not None
 
 
-def test_a_hybrid_search_is_two_queries_that_we_answer(table: Any, place: LocalPlace) -> None:
+def test_lancedb_hybrid_search_is_pushed_down_as_two_queries(table: Any, place: LocalPlace) -> None:
     table.create_index("text", config=FTS())
 
     def ask(table: Any) -> list[int]:
@@ -68,7 +68,7 @@ def test_a_hybrid_search_is_two_queries_that_we_answer(table: Any, place: LocalP
     assert {4, 0} <= set(answered) or {4, 1} <= set(answered)
 
 
-def test_tags_and_versions_are_the_same_for_both(table: Any, place: LocalPlace) -> None:
+def test_lancedb_tags_and_versions_agree_with_the_catalog(table: Any, place: LocalPlace) -> None:
     catalog = place.open()
     table.tags.create("first", 1)
     table.add(notes(10))

@@ -77,7 +77,7 @@ OLD = {1: "word1 common", 2: "word2 common", 3: "word3 common"}
         ),
     ],
 )
-def test_each_clause_does_its_part(
+def test_merge_clauses_update_insert_and_delete_the_right_rows(
     catalog: DirectoryNamespace,
     clauses: dict[str, Any],
     counts: tuple[int, int, int],
@@ -91,7 +91,7 @@ def test_each_clause_does_its_part(
     assert names(catalog, version=1) == OLD
 
 
-def test_several_columns_form_one_key(catalog: DirectoryNamespace) -> None:
+def test_merge_key_may_have_several_columns(catalog: DirectoryNamespace) -> None:
     make(catalog, [1, 2])
     answer = merge(
         catalog,
@@ -103,7 +103,7 @@ def test_several_columns_form_one_key(catalog: DirectoryNamespace) -> None:
     assert (answer.num_updated_rows, answer.num_inserted_rows) == (0, 1)
 
 
-def test_columns_that_are_missing_keep_their_values(catalog: DirectoryNamespace) -> None:
+def test_columns_missing_from_a_merge_keep_their_values(catalog: DirectoryNamespace) -> None:
     make(catalog, [1, 2])
     merge(catalog, renamed([1]).select(["id", "name"]), when_matched_update_all=True)
     assert query(catalog, filter="id = 1").to_pylist() == [{"id": 1, "name": "new", "vector": [1.0, 0.0]}]
@@ -135,7 +135,7 @@ def test_columns_that_are_missing_keep_their_values(catalog: DirectoryNamespace)
         pytest.param({"when_matched_update_all": True, "timeout": "9" * 400 + "h"}, id="long timeout"),
     ],
 )
-def test_a_bad_request_is_refused_and_changes_nothing(
+def test_invalid_merge_request_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, fields: dict[str, Any]
 ) -> None:
     make(catalog)
@@ -144,7 +144,7 @@ def test_a_bad_request_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("body", [b"", b"garbage", ipc(people(range(100)))[:-900]])
-def test_a_bad_body_is_refused_and_changes_nothing(
+def test_invalid_merge_body_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, body: bytes
 ) -> None:
     make(catalog)
@@ -154,7 +154,7 @@ def test_a_bad_body_is_refused_and_changes_nothing(
         )
 
 
-def test_two_rows_for_one_are_refused_and_change_nothing(
+def test_merge_with_duplicate_source_keys_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace
 ) -> None:
     make(catalog)
@@ -169,7 +169,7 @@ def test_two_rows_for_one_are_refused_and_change_nothing(
         pytest.param(pa.table({"id": pa.array([1], pa.int64()), "more": [1]}), id="unknown column"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_and_change_nothing(
+def test_merge_with_a_mismatched_schema_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, rows: pa.Table
 ) -> None:
     make(catalog)
@@ -177,7 +177,9 @@ def test_rows_that_do_not_fit_are_refused_and_change_nothing(
         merge(catalog, rows, when_not_matched_insert_all=True, when_matched_update_all=True)
 
 
-def test_a_missing_table_or_branch_is_not_found(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_merge_into_a_missing_table_or_branch_is_not_found(
+    place: LocalPlace, catalog: DirectoryNamespace
+) -> None:
     make(catalog)
     catalog.declare_table({"id": ["declared"]})
     for name in ("missing", "declared"):
@@ -187,7 +189,7 @@ def test_a_missing_table_or_branch_is_not_found(place: LocalPlace, catalog: Dire
         merge(catalog, people([1]), branch="missing", when_not_matched_insert_all=True)
 
 
-def test_a_branch_gets_the_rows_and_main_does_not(catalog: DirectoryNamespace) -> None:
+def test_merge_into_a_branch_leaves_main_unchanged(catalog: DirectoryNamespace) -> None:
     make(catalog, [1, 2, 3])
     opened(catalog).create_branch("dev")
     merge(

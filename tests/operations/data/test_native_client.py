@@ -95,7 +95,7 @@ WRITES: list[tuple[str, Any, tuple[bytes, ...]]] = [
 
 
 @pytest.mark.parametrize(("operation", "request_", "body"), WRITES)
-def test_a_write_has_the_same_answer_and_effect(
+def test_write_has_the_same_response_and_effect_as_the_native_client(
     pair: list[Any], operation: str, request_: Any, body: tuple[bytes, ...]
 ) -> None:
     theirs, ours = (answer(each, operation, request_, *body) for each in pair)
@@ -128,18 +128,18 @@ QUERIES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", QUERIES)
-def test_a_query_has_the_same_answer(pair: list[Any], fields: dict[str, Any]) -> None:
+def test_query_returns_the_same_rows_as_the_native_client(pair: list[Any], fields: dict[str, Any]) -> None:
     assert rows(pair[1], **fields) == rows(pair[0], **fields)
 
 
-def test_rows_are_counted_the_same(pair: list[Any]) -> None:
+def test_row_counts_match_the_native_client(pair: list[Any]) -> None:
     for fields in ({}, {"predicate": "id > 2"}, {"version": 1}):
         request = CountTableRowsRequest(id=["t"], **fields)
         theirs, ours = (each.count_table_rows(request) for each in pair)
         assert ours == theirs
 
 
-def test_plans_are_the_same_but_for_where_the_table_lies(pair: list[Any]) -> None:
+def test_query_plans_match_the_native_client_except_for_the_uri(pair: list[Any]) -> None:
     query = QueryTableRequest.model_validate(NEAR)
     request = ExplainTableQueryPlanRequest(id=["t"], query=query)
     theirs, ours = (each.explain_table_query_plan(request) for each in pair)

@@ -48,14 +48,14 @@ def table(catalog: DirectoryNamespace) -> DirectoryNamespace:
     return catalog
 
 
-def test_an_answer_is_an_arrow_file_that_is_bytes_and_has_data(table: DirectoryNamespace) -> None:
+def test_query_returns_an_arrow_file_as_bytes(table: DirectoryNamespace) -> None:
     answer = table.query_table({"id": ["t"], "vector": {}, "k": 3})
     assert isinstance(answer, bytes)
     assert pa.ipc.open_file(answer.data).read_all() == people(range(3))
     assert pickle.loads(pickle.dumps(answer)) == answer
 
 
-def test_a_query_without_a_search_returns_k_rows_after_the_offset(table: DirectoryNamespace) -> None:
+def test_query_without_a_search_returns_k_rows_after_the_offset(table: DirectoryNamespace) -> None:
     assert ids(table) == list(range(10))
     assert ids(table, k=3) == [0, 1, 2]
     assert ids(table, k=3, offset=4) == [4, 5, 6]
@@ -65,7 +65,7 @@ def test_a_query_without_a_search_returns_k_rows_after_the_offset(table: Directo
     assert query(table, filter="id > 99") == people([])
 
 
-def test_columns_are_chosen_by_name_alias_and_expression(table: DirectoryNamespace) -> None:
+def test_query_selects_columns_by_name_alias_and_expression(table: DirectoryNamespace) -> None:
     assert query(table, k=1, columns={"column_names": ["name", "id"]}).to_pylist() == [
         {"name": "word0 common", "id": 0}
     ]
@@ -82,7 +82,7 @@ def test_columns_are_chosen_by_name_alias_and_expression(table: DirectoryNamespa
     assert query(table, "nested", columns={"column_names": ["a.b"]})["a.b"].to_pylist() == [1]
 
 
-def test_the_nearest_rows_come_first_with_their_distance(table: DirectoryNamespace) -> None:
+def test_vector_search_returns_the_nearest_rows_first_with_distances(table: DirectoryNamespace) -> None:
     found = query(table, k=3, columns={"column_names": ["id"]}, **NEAR_3)
     assert found.to_pylist()[0] == {"id": 3, "_distance": 0.0}
     assert sorted(found["id"].to_pylist()) == [2, 3, 4]
@@ -90,18 +90,18 @@ def test_the_nearest_rows_come_first_with_their_distance(table: DirectoryNamespa
     assert ids(table, k=3, offset=1, **NEAR_3) == ids(table, k=4, **NEAR_3)[1:]
 
 
-def test_a_search_is_filtered_before_unless_after_is_asked_for(table: DirectoryNamespace) -> None:
+def test_vector_search_filters_first_unless_prefilter_is_off(table: DirectoryNamespace) -> None:
     assert ids(table, k=2, filter="id > 6", **NEAR_3) == [7, 8]
     assert ids(table, k=2, filter="id > 6", prefilter=True, **NEAR_3) == [7, 8]
     assert ids(table, k=2, filter="id > 6", prefilter=False, **NEAR_3) == []
 
 
-def test_several_vectors_get_k_rows_each(table: DirectoryNamespace) -> None:
+def test_multi_vector_search_returns_k_rows_per_vector(table: DirectoryNamespace) -> None:
     found = query(table, k=2, vector={"multi_vector": [[0.0, 0.0], [9.0, 0.0]]})
     assert [(row["query_index"], row["id"]) for row in found.to_pylist()] == [(0, 0), (0, 1), (1, 9), (1, 8)]
 
 
-def test_distances_are_bounded_and_measured_as_asked(table: DirectoryNamespace) -> None:
+def test_vector_search_respects_distance_type_and_bounds(table: DirectoryNamespace) -> None:
     assert sorted(ids(table, lower_bound=1.0, upper_bound=4.0, **NEAR_3)) == [2, 4]
     assert sorted(ids(table, upper_bound=1, **NEAR_3)) == [3]
     for name in ("l2", "L2", "Cosine", "dot"):
@@ -110,14 +110,14 @@ def test_distances_are_bounded_and_measured_as_asked(table: DirectoryNamespace) 
     assert farthest == [9]
 
 
-def test_the_only_vector_column_need_not_be_named(table: DirectoryNamespace) -> None:
+def test_only_vector_column_need_not_be_named(table: DirectoryNamespace) -> None:
     rows = people(range(3)).rename_columns(["id", "name", "place"])
     table.create_table({"id": ["other"]}, ipc(rows))
     assert ids(table, "other", k=1, **NEAR_3) == [2]
     assert ids(table, "other", k=1, vector_column="place", **NEAR_3) == [2]
 
 
-def test_an_index_is_searched_unless_it_is_bypassed(catalog: DirectoryNamespace) -> None:
+def test_vector_index_is_used_unless_bypassed(catalog: DirectoryNamespace) -> None:
     make(catalog, range(300))
     opened(catalog).create_index("vector", "IVF_PQ", num_partitions=2, num_sub_vectors=1)
     add(catalog, people([1000]))
@@ -134,7 +134,7 @@ def test_an_index_is_searched_unless_it_is_bypassed(catalog: DirectoryNamespace)
     assert ids(catalog, refine_factor=5, minimum_nprobes=1, maximum_nprobes=2, **search) == [1000]
 
 
-def test_search_parameters_reach_lance_as_they_are(table: DirectoryNamespace) -> None:
+def test_search_parameters_are_passed_to_lance(table: DirectoryNamespace) -> None:
     fields = {
         "nprobes": 3,
         "refine_factor": 2,
@@ -166,7 +166,7 @@ def test_search_parameters_reach_lance_as_they_are(table: DirectoryNamespace) ->
     }
 
 
-def test_no_more_is_asked_of_lance_than_the_table_has(table: DirectoryNamespace) -> None:
+def test_search_limits_are_capped_at_the_size_of_the_table(table: DirectoryNamespace) -> None:
     # With an index, Lance makes room for k rows before it looks: for this many the process would end.
     huge = 2**31 - 1
     search = {"k": huge, "offset": 1, "ef": huge, "refine_factor": huge, **NEAR_3}
@@ -177,7 +177,7 @@ def test_no_more_is_asked_of_lance_than_the_table_has(table: DirectoryNamespace)
     assert sorted(ids(table, k=huge, **NEAR_3)) == list(range(10))
 
 
-def test_a_text_is_searched_in_the_indexed_or_the_named_columns(table: DirectoryNamespace) -> None:
+def test_text_search_covers_the_indexed_or_the_named_columns(table: DirectoryNamespace) -> None:
     assert ids(table, **text("word3")) == [3]
     assert sorted(ids(table, **text("word3 word8", columns=["name"]))) == [3, 8]
     assert len(ids(table, k=4, **text("common"))) == 4
@@ -220,13 +220,13 @@ def test_a_text_is_searched_in_the_indexed_or_the_named_columns(table: Directory
         ),
     ],
 )
-def test_structured_texts_find_what_they_say(
+def test_structured_text_query_returns_the_matching_rows(
     table: DirectoryNamespace, search: dict[str, Any], expected: list[int]
 ) -> None:
     assert sorted(ids(table, **search)) == expected
 
 
-def test_versions_and_branches_are_honoured(table: DirectoryNamespace) -> None:
+def test_query_reads_the_requested_version_and_branch(table: DirectoryNamespace) -> None:
     opened(table).create_branch("dev")
     table.delete_from_table({"id": ["t"], "predicate": "id > 2", "branch": "dev"})
     assert ids(table, version=1) == [0, 1, 2, 3, 4]
@@ -234,7 +234,7 @@ def test_versions_and_branches_are_honoured(table: DirectoryNamespace) -> None:
     assert ids(table, branch="main") == list(range(10))
 
 
-def test_dictionary_columns_of_several_fragments_fit_into_one_file(catalog: DirectoryNamespace) -> None:
+def test_dictionary_columns_of_several_fragments_are_unified(catalog: DirectoryNamespace) -> None:
     def words(*values: str) -> pa.Table:
         return pa.table({"word": pa.array(values).dictionary_encode()})
 
@@ -302,7 +302,7 @@ def test_dictionary_columns_of_several_fragments_fit_into_one_file(catalog: Dire
         ),
     ],
 )
-def test_what_is_not_there_or_not_usable_is_refused(
+def test_query_of_a_missing_target_or_with_invalid_fields_is_refused(
     place: LocalPlace, table: DirectoryNamespace, fields: dict[str, Any], code: int
 ) -> None:
     table.declare_table({"id": ["declared"]})
@@ -315,7 +315,7 @@ def test_what_is_not_there_or_not_usable_is_refused(
         table.analyze_table_query_plan(request)
 
 
-def test_a_text_without_column_needs_exactly_one_index(
+def test_text_search_without_a_column_requires_exactly_one_index(
     place: LocalPlace, catalog: DirectoryNamespace
 ) -> None:
     make(catalog)
@@ -324,7 +324,7 @@ def test_a_text_without_column_needs_exactly_one_index(
             query(catalog, **search)
 
 
-def test_plans_are_text_and_name_what_is_read(table: DirectoryNamespace) -> None:
+def test_query_plans_are_text_that_names_the_operators(table: DirectoryNamespace) -> None:
     search = {"k": 2, **NEAR_3}
     plan = table.explain_table_query_plan({"id": ["t"], "query": search})
     assert "KNNVectorDistance" in plan
@@ -333,7 +333,7 @@ def test_plans_are_text_and_name_what_is_read(table: DirectoryNamespace) -> None
     assert "output_rows=2" in analysis
 
 
-def test_a_plan_is_of_the_branch_of_the_request(place: LocalPlace, table: DirectoryNamespace) -> None:
+def test_query_plan_uses_the_branch_of_the_request(place: LocalPlace, table: DirectoryNamespace) -> None:
     opened(table).create_branch("dev")
     table.insert_into_table({"id": ["t"], "branch": "dev", "mode": "overwrite"}, ipc(pa.table({"only": [1]})))
     inside = {"k": 0, "vector": {}}

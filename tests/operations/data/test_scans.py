@@ -45,7 +45,7 @@ assert any(name.startswith("Dummy") for name in Calling.threads), Calling.thread
 
 
 @pytest.mark.parametrize("mode", ['{"manifest_enabled": "false"}', '{"dir_listing_enabled": "false"}', "{}"])
-def test_every_operation_survives_a_callback_from_lance(tmp_path: Path, mode: str) -> None:
+def test_every_operation_works_inside_a_callback_from_lance(tmp_path: Path, mode: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT, mode], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -19,7 +19,7 @@ def names(catalog: Any, **fields: Any) -> list[str]:
     return listed
 
 
-def test_selected_rows_get_the_value_of_the_expression(catalog: DirectoryNamespace) -> None:
+def test_update_sets_matching_rows_to_the_expression(catalog: DirectoryNamespace) -> None:
     make(catalog, [1, 2, 3])
     answer = catalog.update_table(
         {"id": ["t"], "predicate": "id > 1", "updates": [["name", "concat('n', cast(id as string))"]]}
@@ -29,7 +29,7 @@ def test_selected_rows_get_the_value_of_the_expression(catalog: DirectoryNamespa
     assert names(catalog, version=1) == ["word1 common", "word2 common", "word3 common"]
 
 
-def test_without_predicate_every_row_changes(catalog: DirectoryNamespace) -> None:
+def test_update_without_a_predicate_changes_every_row(catalog: DirectoryNamespace) -> None:
     make(catalog, [1, 2, 3])
     answer = catalog.update_table({"id": ["t"], "updates": [["name", "'x'"], ["id", "id + 10"]]})
     assert answer.updated_rows == 3
@@ -37,7 +37,7 @@ def test_without_predicate_every_row_changes(catalog: DirectoryNamespace) -> Non
     assert names(catalog) == ["x", "x", "x"]
 
 
-def test_a_predicate_that_selects_nothing_changes_no_row(catalog: DirectoryNamespace) -> None:
+def test_update_that_matches_no_rows_changes_nothing(catalog: DirectoryNamespace) -> None:
     make(catalog, [1])
     answer = catalog.update_table({"id": ["t"], "predicate": "id = 9", "updates": [["name", "'x'"]]})
     assert answer.updated_rows == 0
@@ -61,7 +61,7 @@ def test_a_predicate_that_selects_nothing_changes_no_row(catalog: DirectoryNames
         pytest.param({"updates": [["id", "NULL"]]}, id="null in a required column"),
     ],
 )
-def test_a_bad_update_is_refused_and_changes_nothing(
+def test_invalid_update_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, fields: dict[str, Any]
 ) -> None:
     make(catalog)
@@ -69,13 +69,15 @@ def test_a_bad_update_is_refused_and_changes_nothing(
         catalog.update_table({"id": ["t"], **fields})
 
 
-def test_properties_are_refused(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_update_with_properties_is_unsupported(place: LocalPlace, catalog: DirectoryNamespace) -> None:
     make(catalog)
     with refused_unchanged(place, UNSUPPORTED):
         catalog.update_table({"id": ["t"], "updates": [["id", "1"]], "properties": {"a": "b"}})
 
 
-def test_a_missing_table_or_branch_is_not_found(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_update_of_a_missing_table_or_branch_is_not_found(
+    place: LocalPlace, catalog: DirectoryNamespace
+) -> None:
     make(catalog)
     catalog.declare_table({"id": ["declared"]})
     for name in ("missing", "declared"):
@@ -85,7 +87,7 @@ def test_a_missing_table_or_branch_is_not_found(place: LocalPlace, catalog: Dire
         catalog.update_table({"id": ["t"], "updates": [["id", "1"]], "branch": "missing"})
 
 
-def test_a_branch_changes_and_main_does_not(catalog: DirectoryNamespace) -> None:
+def test_update_on_a_branch_leaves_main_unchanged(catalog: DirectoryNamespace) -> None:
     make(catalog, [1, 2])
     opened(catalog).create_branch("dev")
     catalog.update_table({"id": ["t"], "updates": [["name", "'x'"]], "branch": "dev"})

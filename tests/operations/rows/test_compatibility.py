@@ -62,7 +62,9 @@ def row_of(lake: Lake, name: str) -> dict[str, Any] | None:
 
 
 class TestMergedReads:
-    def test_tables_of_both_are_seen_as_one(self, lake: Lake, v1: DirectoryNamespace) -> None:
+    def test_listings_combine_tables_of_directories_and_manifest(
+        self, lake: Lake, v1: DirectoryNamespace
+    ) -> None:
         make(v1, "by v1", 1)
         declare(v1, "declared by v1")
         make(lake.open(V2), "by v2", 2)
@@ -81,7 +83,9 @@ class TestMergedReads:
         assert tables(v1) == ["both", "by v1", "declared by v1"]
         assert tables(lake.open(V2)) == ["both", "by v2", "declared by v2"]
 
-    def test_the_manifest_wins_where_both_know_a_name(self, lake: Lake, v1: DirectoryNamespace) -> None:
+    def test_manifest_takes_precedence_when_both_have_a_name(
+        self, lake: Lake, v1: DirectoryNamespace
+    ) -> None:
         make(v1, "t", 1)
         make(lake.open(V2), "t", 2)
         catalog = lake.open()
@@ -91,7 +95,7 @@ class TestMergedReads:
         assert_whole(lake.open(), "of v2", 2)
         assert_whole(lake.open(), "t", 1)
 
-    def test_reads_write_nothing(self, lake: Lake, v1: DirectoryNamespace) -> None:
+    def test_reads_in_compatibility_mode_write_nothing(self, lake: Lake, v1: DirectoryNamespace) -> None:
         make(v1, "t", 1)
         drop(v1, "t")
         make(v1, "u", 1)
@@ -105,7 +109,9 @@ class TestMergedReads:
         catalog.scrub()
         assert lake.files() == before
 
-    def test_a_namespace_hides_no_table_and_none_hides_it(self, lake: Lake, v1: DirectoryNamespace) -> None:
+    def test_namespace_takes_precedence_over_a_directory_of_its_name(
+        self, lake: Lake, v1: DirectoryNamespace
+    ) -> None:
         spaces(lake.open(), "n")
         make(v1, "n", 1)
         catalog = lake.open()
@@ -116,8 +122,8 @@ class TestMergedReads:
         assert_whole(catalog, "n/t", 2)
 
 
-class TestTablesMadeByV1:
-    def test_they_are_dropped_and_undropped(self, lake: Lake, v1: DirectoryNamespace) -> None:
+class TestV1Tables:
+    def test_v1_tables_can_be_dropped_and_undropped(self, lake: Lake, v1: DirectoryNamespace) -> None:
         make(v1, "t", 1)
         catalog = lake.open()
         answer = drop(catalog, "t")
@@ -129,7 +135,7 @@ class TestTablesMadeByV1:
         for client in (catalog, v1, lake.open(V2)):
             assert rows(client, "t") == [1]
 
-    def test_what_v1_dropped_is_undropped_here_under_any_name(
+    def test_table_dropped_by_v1_can_be_undropped_under_any_name(
         self, lake: Lake, v1: DirectoryNamespace
     ) -> None:
         make(v1, "t", 1)
@@ -144,7 +150,7 @@ class TestTablesMadeByV1:
         assert v1.list_dropped_tables() == []
         assert directory(lake, "a/t") == "t.lance"
 
-    def test_they_are_purged(self, lake: Lake, v1: DirectoryNamespace) -> None:
+    def test_v1_tables_can_be_purged(self, lake: Lake, v1: DirectoryNamespace) -> None:
         for name in ("t", "u", "live"):
             make(v1, name, 1)
         drop(v1, "t")
@@ -160,7 +166,7 @@ class TestTablesMadeByV1:
             make(catalog, name, 2)
             assert_whole(lake.open(), name, 2)
 
-    def test_they_are_renamed_and_registered(self, lake: Lake, v1: DirectoryNamespace) -> None:
+    def test_v1_tables_can_be_renamed_and_registered(self, lake: Lake, v1: DirectoryNamespace) -> None:
         for name in ("t", "u"):
             make(v1, name, 1)
         catalog = lake.open()
@@ -178,7 +184,7 @@ class TestTablesMadeByV1:
         assert_whole(lake.open(), "a/u", 1)
         assert tables(v1) == []
 
-    def test_they_are_protected(self, lake: Lake, v1: DirectoryNamespace) -> None:
+    def test_v1_tables_can_be_protected(self, lake: Lake, v1: DirectoryNamespace) -> None:
         make(v1, "t", 1)
         catalog = lake.open()
         catalog.protect(["t"])
@@ -190,7 +196,9 @@ class TestTablesMadeByV1:
         catalog.unprotect(["t"])
         drop(catalog, "t")
 
-    def test_what_is_written_over_a_name_that_v1_dropped(self, lake: Lake, v1: DirectoryNamespace) -> None:
+    def test_table_written_over_a_name_dropped_by_v1_gets_its_own_directory(
+        self, lake: Lake, v1: DirectoryNamespace
+    ) -> None:
         make(v1, "t", 1)
         drop(v1, "t")
         catalog = lake.open()
@@ -205,7 +213,7 @@ class TestTablesMadeByV1:
         catalog.undrop_table(["t"], new_id=["second"])
         assert_whole(lake.open(), "second", 2)
 
-    def test_one_that_v1_undrops_while_its_name_leads_elsewhere_keeps_what_its_row_says(
+    def test_table_undropped_by_v1_under_a_taken_name_keeps_its_properties(
         self, lake: Lake, v1: DirectoryNamespace
     ) -> None:
         catalog = lake.open()
@@ -222,7 +230,9 @@ class TestTablesMadeByV1:
             assert_whole(lake.open(), "t", 1)
             lake.open().scrub(repair=True)
 
-    def test_a_v1_client_goes_on_with_what_is_made_here(self, lake: Lake, v1: DirectoryNamespace) -> None:
+    def test_v1_client_can_use_tables_made_in_compatibility_mode(
+        self, lake: Lake, v1: DirectoryNamespace
+    ) -> None:
         catalog = lake.open()
         make(catalog, "t", 1, properties={"n": "1"})
         write(v1, "t", 2, mode="append")
@@ -290,7 +300,7 @@ BREAKS: dict[str, Callable[[Lake], None]] = {
 }
 
 
-class TestOutOfStep:
+class TestMarkerAndRowDisagree:
     @pytest.fixture
     def catalog(self, lake: Lake) -> DirectoryNamespace:
         catalog = lake.open()
@@ -311,19 +321,19 @@ class TestOutOfStep:
         BREAKS[request.param](lake)
         return lake
 
-    def test_reads_follow_the_marker_when_it_hides(self, hidden: Lake) -> None:
+    def test_marker_without_a_row_hides_the_table_from_reads(self, hidden: Lake) -> None:
         before = hidden.files()
         assert_gone(hidden.open(), "t")
         assert_whole(hidden.open(), "other", 9)
         assert hidden.files() == before
 
-    def test_reads_follow_the_marker_when_it_shows(self, shown: Lake) -> None:
+    def test_cleared_marker_shows_the_table_despite_its_dropped_row(self, shown: Lake) -> None:
         before = shown.files()
         assert_whole(shown.open(), "t", 1)
         assert shown.open().list_dropped_tables() == []
         assert shown.files() == before
 
-    def test_a_create_takes_the_hidden_name(self, hidden: Lake) -> None:
+    def test_create_takes_a_name_hidden_by_its_marker(self, hidden: Lake) -> None:
         make(hidden.open(), "t", 2)
         assert_whole(hidden.open(), "t", 2)
         assert_whole(hidden.open(V2), "t", 2)
@@ -332,29 +342,29 @@ class TestOutOfStep:
         hidden.open().undrop_table(["t"])
         assert_whole(hidden.open(V2), "t", 2)
 
-    def test_pylance_takes_the_hidden_name(self, hidden: Lake) -> None:
+    def test_pylance_write_takes_a_name_hidden_by_its_marker(self, hidden: Lake) -> None:
         write(hidden.open(), "t", 2)
         assert_whole(hidden.open(), "t", 2)
         assert_whole(hidden.open(V2), "t", 2)
 
-    def test_a_rename_takes_the_hidden_name(self, hidden: Lake) -> None:
+    def test_rename_takes_a_name_hidden_by_its_marker(self, hidden: Lake) -> None:
         rename(hidden.open(), "other", "t")
         assert_whole(hidden.open(), "t", 9)
         assert_whole(hidden.open(V2), "t", 9)
 
-    def test_a_namespace_takes_the_hidden_name(self, hidden: Lake) -> None:
+    def test_namespace_takes_a_name_hidden_by_its_marker(self, hidden: Lake) -> None:
         spaces(hidden.open(), "t")
         make(hidden.open(), "t/t", 2)
         assert_whole(hidden.open(), "t/t", 2)
 
-    def test_a_drop_of_what_is_hidden_is_refused(self, hidden: Lake) -> None:
+    def test_drop_deregister_and_rename_of_a_hidden_table_are_refused(self, hidden: Lake) -> None:
         for act in (drop, deregister):
             with refused(TABLE_NOT_FOUND):
                 act(hidden.open(), "t")
         with refused(TABLE_NOT_FOUND):
             rename(hidden.open(), "t", "new")
 
-    def test_a_drop_of_what_is_shown_is_followed_by_its_row(self, shown: Lake) -> None:
+    def test_drop_of_a_shown_table_syncs_its_row(self, shown: Lake) -> None:
         deletion_id = drop(shown.open(), "t")["deletion_id"]
         assert_gone(shown.open(), "t")
         assert not exists(shown.open(V2), "t")
@@ -362,7 +372,7 @@ class TestOutOfStep:
         shown.open().undrop_table(["t"])
         assert_whole(shown.open(V2), "t", 1)
 
-    def test_a_rename_of_what_is_shown_leaves_nothing_behind(self, shown: Lake) -> None:
+    def test_rename_of_a_shown_table_leaves_no_stale_row(self, shown: Lake) -> None:
         rename(shown.open(), "t", "a/t")
         assert_whole(shown.open(), "a/t", 1)
         assert_gone(shown.open(), "t")
@@ -370,7 +380,7 @@ class TestOutOfStep:
             "__dropped$head"
         ]
 
-    def test_a_name_that_is_shown_stays_taken(self, shown: Lake) -> None:
+    def test_name_of_a_shown_table_stays_taken(self, shown: Lake) -> None:
         with refused(TABLE_EXISTS):
             make(shown.open(), "t", 2)
         with refused(TABLE_EXISTS):
@@ -381,7 +391,7 @@ class TestOutOfStep:
             spaces(shown.open(), "t")
         assert_whole(shown.open(), "t", 1)
 
-    def test_a_dropped_table_whose_row_says_live_is_undropped_with_its_properties(
+    def test_dropped_table_with_a_live_row_is_undropped_with_its_properties(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         _marker_without_row(lake)
@@ -390,7 +400,7 @@ class TestOutOfStep:
         assert_whole(lake.open(), "t", 1)
         assert describe(lake.open(V2), "t").properties == {"n": "1"}
 
-    def test_a_dropped_table_whose_row_says_live_is_undropped_elsewhere(
+    def test_dropped_table_with_a_live_row_is_undropped_under_a_new_name(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         _marker_without_row(lake)
@@ -398,9 +408,7 @@ class TestOutOfStep:
         assert_whole(lake.open(), "a/t", 1)
         assert_gone(lake.open(), "t")
 
-    def test_a_dropped_table_whose_row_says_live_is_purged(
-        self, lake: Lake, catalog: DirectoryNamespace
-    ) -> None:
+    def test_dropped_table_with_a_live_row_is_purged(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         _marker_without_row(lake)
         lake.open().purge_table(["t"], force=True)
         assert_gone(lake.open(), "t")
@@ -408,7 +416,7 @@ class TestOutOfStep:
         assert not (lake.folder / "t.lance").exists()
         assert_whole(lake.open(), "other", 9)
 
-    def test_migration_brings_it_in_step(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_migration_syncs_a_marker_without_its_row(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         _marker_without_row(lake)
         found = lake.open().migrate_to_manifest()
         assert found.mended == ("t",)
@@ -417,7 +425,7 @@ class TestOutOfStep:
 
 
 @pytest.mark.parametrize("act", [make, declare])
-def test_a_create_that_slept_while_its_name_came_and_went_holds_no_name(
+def test_stalled_create_whose_name_was_taken_and_dropped_is_a_conflict(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any]
 ) -> None:
     other = lake.open()
@@ -438,7 +446,7 @@ def test_a_create_that_slept_while_its_name_came_and_went_holds_no_name(
     assert tables(other) == ["t"]
 
 
-def test_a_table_outside_the_catalog_s_view_is_never_touched(lake: Lake) -> None:
+def test_table_outside_the_catalog_is_never_touched(lake: Lake) -> None:
     lance.write_dataset(numbers(5), str(lake.folder / "free"))
     catalog = lake.open()
     make(catalog, "t", 1)
@@ -449,7 +457,7 @@ def test_a_table_outside_the_catalog_s_view_is_never_touched(lake: Lake) -> None
     assert lance.dataset(str(lake.folder / "free")).to_table() == numbers(5)
 
 
-def test_modes_of_one_root_can_be_mixed(lake: Lake) -> None:
+def test_clients_of_all_modes_can_share_a_root(lake: Lake) -> None:
     first, second, third = lake.open(V1), lake.open(COMPATIBILITY), lake.open(V2)
     make(first, "t", 1)
     second.migrate_to_manifest()

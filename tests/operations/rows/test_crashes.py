@@ -224,7 +224,7 @@ def start(request: pytest.FixtureRequest, bases: dict[str, Path], tmp_path: Path
     return Start(case, template)
 
 
-def test_a_crash_after_any_write_leaves_what_was_or_what_was_wanted(start: Start, tmp_path: Path) -> None:
+def test_crash_after_any_write_leaves_the_old_or_the_new_state(start: Start, tmp_path: Path) -> None:
     case, template = start.case, start.template
     allowed = start.looks(tmp_path)
     for writes in range(100):
@@ -242,7 +242,7 @@ def test_a_crash_after_any_write_leaves_what_was_or_what_was_wanted(start: Start
     raise AssertionError("it never ends")
 
 
-def test_a_lost_answer_to_a_commit_is_settled_by_looking(start: Start, tmp_path: Path) -> None:
+def test_lost_response_to_a_commit_is_resolved_by_reading_back(start: Start, tmp_path: Path) -> None:
     case, template = start.case, start.template
     whole = template.copy(tmp_path / "whole")
     with commit_answered(0, Answer.LOST) as commits:
@@ -260,7 +260,7 @@ def test_a_lost_answer_to_a_commit_is_settled_by_looking(start: Start, tmp_path:
             shutil.rmtree(folder)
 
 
-def test_a_commit_that_may_have_been_made_is_reported_as_such(start: Start, tmp_path: Path) -> None:
+def test_commit_that_may_have_landed_is_reported_as_outcome_unknown(start: Start, tmp_path: Path) -> None:
     case, template = start.case, start.template
     allowed = start.looks(tmp_path)
     for number in range(1, 100):

@@ -62,7 +62,7 @@ def lifetime(answer: dict[str, str]) -> timedelta:
 
 class TestDrop:
     @BOTH
-    def test_the_answer_tells_what_was_dropped_and_until_when(
+    def test_drop_response_has_the_location_properties_and_expiry(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         location = make(catalog, path, 1, properties={"owner": "me"}).location
@@ -83,7 +83,7 @@ class TestDrop:
             drop(catalog, path)
 
     @BOTH
-    def test_a_declared_table_can_be_dropped_and_undropped(
+    def test_declared_table_can_be_dropped_and_undropped(
         self, path: str, catalog: DirectoryNamespace
     ) -> None:
         declare(catalog, path)
@@ -93,7 +93,7 @@ class TestDrop:
         assert describe(catalog, path, check_declared=True).is_only_declared is True
 
     @BOTH
-    def test_purge_in_the_request_removes_it_at_once(
+    def test_drop_with_purge_removes_the_files_immediately(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, path, 1)
@@ -108,7 +108,7 @@ class TestDrop:
         assert_whole(lake.open(), path, 2)
 
     @BOTH
-    def test_bad_wishes_are_refused_and_nothing_is_dropped(
+    def test_invalid_drop_options_are_refused_and_nothing_is_dropped(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, path, 1)
@@ -119,9 +119,9 @@ class TestDrop:
         assert lake.files() == before
 
 
-class TestTimeToLive:
+class TestRetention:
     @BOTH
-    def test_the_request_comes_before_the_table_the_table_before_the_catalog(
+    def test_retention_comes_from_the_request_then_the_table_then_the_catalog(
         self, path: str, lake: Lake
     ) -> None:
         catalog = lake.open(drop_ttl="3d")
@@ -133,7 +133,7 @@ class TestTimeToLive:
         make(catalog, "other", 1)
         assert lifetime(drop(catalog, "other")) == timedelta(days=3)
 
-    def test_the_nearest_namespace_that_says_so_comes_before_the_catalog(self, lake: Lake) -> None:
+    def test_retention_of_the_nearest_namespace_overrides_the_catalog(self, lake: Lake) -> None:
         catalog = lake.open()
         catalog.create_namespace({"id": ["a"], "properties": {"drop_ttl": "10d"}})
         catalog.create_namespace({"id": ["a", "b"]})
@@ -149,7 +149,9 @@ class TestTimeToLive:
         make(catalog, "a/b/own", 1, properties={"drop_ttl": "1m"})
         assert lifetime(drop(catalog, "a/b/own")) == timedelta(minutes=1)
 
-    def test_it_is_fixed_at_the_drop(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_retention_period_is_fixed_when_the_table_is_dropped(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, "a/t", 1)
         drop(catalog, "a/t")
         catalog.create_namespace({"id": ["a"], "mode": "overwrite", "properties": {"drop_ttl": "1ms"}})
@@ -158,7 +160,7 @@ class TestTimeToLive:
             dropped.purge_after == lake.clock.now().replace(microsecond=dropped.deleted_at.microsecond) + WEEK
         )
 
-    def test_a_property_that_is_no_duration_keeps_the_table(self, catalog: DirectoryNamespace) -> None:
+    def test_drop_with_an_invalid_drop_ttl_property_is_refused(self, catalog: DirectoryNamespace) -> None:
         make(catalog, "a/t", 1, properties={"drop_ttl": "soon"})
         with refused(INVALID_INPUT) as caught:
             drop(catalog, "a/t")
@@ -169,7 +171,7 @@ class TestTimeToLive:
 
 class TestGenerations:
     @BOTH
-    def test_each_is_listed_and_comes_back_by_its_id_or_under_a_new_name(
+    def test_generations_are_listed_and_undropped_by_id_or_under_a_new_name(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         ids = []
@@ -196,7 +198,9 @@ class TestGenerations:
         assert catalog.list_dropped_tables() == []
 
     @BOTH
-    def test_without_an_id_the_newest_comes_back(self, path: str, lake: Lake, catalog: Any) -> None:
+    def test_undrop_without_a_deletion_id_restores_the_newest_generation(
+        self, path: str, lake: Lake, catalog: Any
+    ) -> None:
         for number in (1, 2):
             write(catalog, path, number)
             lake.clock.advance(timedelta(minutes=1))
@@ -205,7 +209,7 @@ class TestGenerations:
         assert_whole(lake.open(), path, 2)
 
     @BOTH
-    def test_dropped_within_one_moment_they_are_still_told_apart(
+    def test_generations_dropped_at_the_same_instant_are_distinguished_by_id(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         ids = []
@@ -217,7 +221,9 @@ class TestGenerations:
             assert_whole(lake.open(), f"a/n{number}", number)
 
     @BOTH
-    def test_an_id_that_is_not_there_is_not_found(self, path: str, catalog: DirectoryNamespace) -> None:
+    def test_undrop_and_purge_by_an_unknown_deletion_id_are_not_found(
+        self, path: str, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, path, 1)
         with refused(TABLE_EXISTS):
             catalog.undrop_table(ident(path))
@@ -234,7 +240,9 @@ class TestGenerations:
                 catalog.undrop_table(ident(path_))
 
     @BOTH
-    def test_a_new_id_must_be_free_and_in_a_namespace(self, path: str, catalog: DirectoryNamespace) -> None:
+    def test_undrop_under_a_taken_name_or_missing_namespace_is_refused(
+        self, path: str, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, path, 1)
         make(catalog, "live", 2)
         make(catalog, "a/live", 3)
@@ -251,7 +259,9 @@ class TestGenerations:
         assert_whole(catalog, path, 1)
 
     @BOTH
-    def test_undrop_again_and_again(self, path: str, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_repeated_drop_and_undrop_keeps_the_directory(
+        self, path: str, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, path, 1)
         place = directory(lake, path)
         for _ in range(3):
@@ -264,7 +274,7 @@ class TestGenerations:
 
 class TestWritingOverADroppedName:
     @BOTH
-    def test_create_table_goes_on_with_the_newest_generation(
+    def test_create_continues_the_newest_dropped_generation(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         write(catalog, path, 1)
@@ -285,7 +295,7 @@ class TestWritingOverADroppedName:
         assert_whole(lake.open(), path, 1)
 
     @BOTH
-    def test_create_table_keeps_or_replaces_the_properties(
+    def test_create_over_a_dropped_name_keeps_or_replaces_the_properties(
         self, path: str, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, path, 1, properties={"n": "1"})
@@ -297,7 +307,7 @@ class TestWritingOverADroppedName:
         assert describe(catalog, path).properties == {"n": "2"}
 
     @BOTH
-    def test_a_declare_gets_a_fresh_directory_and_the_dropped_one_stays(
+    def test_declare_over_a_dropped_name_gets_a_new_directory(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, path, 1, properties={"n": "1"})
@@ -317,7 +327,7 @@ class TestWritingOverADroppedName:
 
     @BOTH
     @pytest.mark.parametrize("mode", ["create", "overwrite", "exist_ok"])
-    def test_lancedb_writes_and_the_dropped_one_stays(
+    def test_lancedb_write_over_a_dropped_name_leaves_the_drop_intact(
         self, mode: str, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, path, 1)
@@ -333,7 +343,7 @@ class TestWritingOverADroppedName:
         assert_whole(lake.open(), "a/old", 1)
 
     @BOTH
-    def test_pylance_creates_but_does_not_append_or_overwrite(
+    def test_pylance_can_create_but_not_append_over_a_dropped_name(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, path, 1)
@@ -349,7 +359,7 @@ class TestWritingOverADroppedName:
 
 class TestPurge:
     @BOTH
-    def test_it_waits_for_the_time_to_pass_unless_forced(
+    def test_purge_before_the_retention_period_ends_requires_force(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, path, 1)
@@ -377,7 +387,7 @@ class TestPurge:
             catalog.undrop_table(ident(path))
 
     @BOTH
-    def test_one_generation_or_all_and_never_the_live_table(
+    def test_purge_takes_one_or_all_generations_but_never_the_live_table(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         ids = []
@@ -394,7 +404,7 @@ class TestPurge:
         assert_whole(lake.open(), path, 4)
         assert lake.directories() == {directory(lake, path)}
 
-    def test_a_dry_run_says_what_would_go_and_touches_nothing(
+    def test_purge_dry_run_lists_tables_and_touches_nothing(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         for path in ("t", "a/t", "a/u"):
@@ -416,7 +426,7 @@ class TestPurge:
         }
         assert generations(catalog, "a/u") != []
 
-    def test_a_failure_does_not_stop_the_rest(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_purge_tables_continues_after_a_failure(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         make(catalog, "a/t", 1)
         make(catalog, "a/live", 2)
         drop(catalog, "a/t")
@@ -424,7 +434,9 @@ class TestPurge:
         assert {each.id[-1]: each.purged for each in results} == {"nothing": False, "live": False, "t": True}
         assert_whole(lake.open(), "a/live", 2)
 
-    def test_only_what_was_dropped_before_a_moment(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_purge_can_be_limited_to_drops_before_an_instant(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         for path in ("a/old", "a/new"):
             make(catalog, path, 1)
             drop(catalog, path, ttl_ms="0")
@@ -434,7 +446,7 @@ class TestPurge:
         assert [each.id for each in catalog.purge_tables(deleted_before=cut)] == [("a", "old")]
         assert generations(catalog, "a/new") != []
 
-    def test_files_of_other_tables_stay_however_alike_their_names(
+    def test_purge_keeps_files_of_tables_with_similar_names(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, "a/t", 1)
@@ -450,7 +462,7 @@ class TestPurge:
         for path, value in (("a/t2", 2), ("t", 3), ("a/xy", 5)):
             assert_whole(lake.open(), path, value)
 
-    def test_a_directory_that_two_rows_lead_to_is_not_purged(self, v2: Lake) -> None:
+    def test_purge_of_a_directory_shared_by_two_rows_is_refused(self, v2: Lake) -> None:
         catalog = v2.open()
         make(catalog, "one", 1)
         make(catalog, "two", 2)
@@ -465,7 +477,9 @@ class TestPurge:
         assert v2.table_files() == before
         assert rows(v2.open(), "two") == [1]
 
-    def test_files_that_are_gone_are_no_obstacle(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_purge_succeeds_when_the_files_are_already_gone(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, "a/t", 1)
         place = directory(lake, "a/t")
         drop(catalog, "a/t")
@@ -477,7 +491,7 @@ class TestPurge:
         assert (result.files, result.purged) == (0, True)
         assert catalog.list_dropped_tables() == []
 
-    def test_progress_is_reported(self, catalog: DirectoryNamespace) -> None:
+    def test_purge_reports_progress(self, catalog: DirectoryNamespace) -> None:
         make(catalog, "a/t", 1)
         drop(catalog, "a/t")
         seen: list[Any] = []
@@ -497,7 +511,9 @@ def _location_of_dropped(lake: Lake) -> str:
 
 class TestStatus:
     @BOTH
-    def test_it_tells_each_state(self, path: str, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_table_status_reports_every_state(
+        self, path: str, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         parts = tuple(ident(path))
         assert catalog.table_status(parts) == NotFound(parts)
         declare(catalog, path)
@@ -531,7 +547,7 @@ class TestStatus:
         assert listed(["a", "b"]) == ["a/b/t"]
         assert listed(["nothing"]) == []
 
-    def test_a_renamed_table_is_dropped_under_its_new_name(self, lake: Lake, catalog: Any) -> None:
+    def test_renamed_table_is_dropped_under_its_new_name(self, lake: Lake, catalog: Any) -> None:
         make(catalog, "t", 1)
         rename(catalog, "t", "a/u")
         drop(catalog, "a/u")
@@ -541,7 +557,7 @@ class TestStatus:
 
 class TestProtection:
     @BOTH
-    def test_a_protected_table_is_not_dropped_until_it_is_unprotected(
+    def test_drop_of_a_protected_table_is_refused_until_it_is_unprotected(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, path, 1, properties={"n": "1"})
@@ -565,7 +581,9 @@ class TestProtection:
         drop(other, "a/new")
         assert_gone(other, "a/new")
 
-    def test_a_protected_namespace_and_what_is_above_it_stay(self, lake: Lake, catalog: Any) -> None:
+    def test_drop_of_a_protected_namespace_or_its_ancestors_is_refused(
+        self, lake: Lake, catalog: Any
+    ) -> None:
         spaces(catalog, "a/b")
         make(catalog, "a/b/t", 1)
         catalog.protect(["a", "b"])
@@ -580,7 +598,7 @@ class TestProtection:
         catalog.drop_namespace({"id": ["a"], "behavior": "cascade"})
         assert tables(catalog) == []
 
-    def test_a_protected_table_keeps_its_whole_branch(self, catalog: Any) -> None:
+    def test_cascade_over_a_protected_table_is_refused(self, catalog: Any) -> None:
         spaces(catalog, "a/b")
         make(catalog, "a/b/t", 1)
         make(catalog, "a/u", 1)
@@ -590,7 +608,7 @@ class TestProtection:
         assert "a$b$t" in str(caught.value)
         assert_whole(catalog, "a/u", 1)
 
-    def test_what_is_not_there_cannot_be_protected(self, catalog: DirectoryNamespace) -> None:
+    def test_protect_of_a_missing_or_dropped_table_is_refused(self, catalog: DirectoryNamespace) -> None:
         make(catalog, "a/gone", 1)
         drop(catalog, "a/gone")
         for parts in (["nothing"], ["a", "nothing"], ["a", "gone"], ["x", "y"]):
@@ -600,7 +618,7 @@ class TestProtection:
             catalog.protect([])
 
 
-def test_the_lifecycle_works_on_an_object_store_too(any_lake: Lake) -> None:
+def test_lifecycle_works_on_an_object_store(any_lake: Lake) -> None:
     catalog = any_lake.open()
     spaces(catalog, "a")
     for path in ("t", "a/t"):

@@ -113,7 +113,7 @@ def _overwrites(storage: ObjectStorage, target: str, body: bytes) -> bool:
 
 
 class TestSwitchingOn:
-    def test_opening_touches_nothing_and_the_first_declare_tells_every_client(
+    def test_first_declare_switches_on_managed_versions_for_every_client(
         self, root: Path, mode: dict[str, Any]
     ) -> None:
         catalog = managed(root, mode)
@@ -124,7 +124,9 @@ class TestSwitchingOn:
         assert int(metadata[WRITER_FLAGS_KEY]) == MANAGED_VERSIONS_FLAG
         assert plain(root, mode).describe_table({"id": ["t"]}).managed_versioning is True
 
-    def test_a_describe_or_a_create_does_so_too(self, tmp_path: Path, mode: dict[str, Any]) -> None:
+    def test_describe_and_create_switch_on_managed_versions_too(
+        self, tmp_path: Path, mode: dict[str, Any]
+    ) -> None:
         create(plain(tmp_path / "a", mode), "t")
         assert plain(tmp_path / "a", mode).describe_table({"id": ["t"]}).managed_versioning is None
         assert managed(tmp_path / "a", mode).describe_table({"id": ["t"]}).managed_versioning is True
@@ -132,13 +134,15 @@ class TestSwitchingOn:
         for root in ("a", "b"):
             assert plain(tmp_path / root, mode).describe_table({"id": ["t"]}).managed_versioning is True
 
-    def test_false_leaves_the_root_as_it_is(self, root: Path, mode: dict[str, Any]) -> None:
+    def test_management_set_to_false_leaves_the_root_setting_unchanged(
+        self, root: Path, mode: dict[str, Any]
+    ) -> None:
         catalog = DirectoryNamespace(root=str(root), table_version_management="false", **mode)
         assert catalog.declare_table({"id": ["t"]}).managed_versioning is None
         managed(root, mode).describe_table({"id": ["t"]})
         assert catalog.describe_table({"id": ["t"]}).managed_versioning is True
 
-    def test_it_needs_the_manifest(self, root: Path) -> None:
+    def test_managed_versions_without_a_manifest_are_refused(self, root: Path) -> None:
         with refused(INVALID_INPUT):
             DirectoryNamespace(root=str(root), manifest_enabled="false", table_version_management="true")
 
@@ -151,7 +155,7 @@ class TestNativeClients:
             root=str(root), manifest_enabled="true", **({"dir_listing_enabled": "true"} | mode)
         )
 
-    def test_native_reads_and_its_changes_are_refused_cleanly(
+    def test_native_client_can_read_and_its_changes_are_refused_cleanly(
         self, root: Path, mode: dict[str, Any], catalog: DirectoryNamespace
     ) -> None:
         catalog.create_namespace({"id": ["n"]})
@@ -174,7 +178,7 @@ class TestNativeClients:
         assert manifest_rows(root) == before
         assert versions(catalog, "n", "t") == [1, 2]
 
-    def test_without_the_flag_native_would_fail_on_every_change(self, root: Path) -> None:
+    def test_without_the_writer_flag_native_changes_fail_with_an_internal_error(self, root: Path) -> None:
         catalog = managed(root, V2)
         create(catalog, "t")
         opened(catalog, "t")
@@ -192,7 +196,7 @@ def _request(kind: str, **fields: Any) -> Any:
 
 
 class TestCreate:
-    def test_a_version_is_a_row_and_a_file(self, root: Path, catalog: DirectoryNamespace) -> None:
+    def test_created_version_has_a_row_and_a_file(self, root: Path, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         made = put_version(catalog, "t", 2, stage(catalog, "t", body=b"second"), metadata={"by": "me"})
         final = f"{2**64 - 1 - 2:020d}.manifest"
@@ -205,7 +209,7 @@ class TestCreate:
         assert (directory_of(catalog, "t") / "_versions" / final).read_bytes() == b"second"
         assert assert_in_step(catalog, root, "t") == [1, 2]
 
-    def test_listing_and_describing_tell_the_metadata(self, catalog: DirectoryNamespace) -> None:
+    def test_listing_and_describing_return_the_version_metadata(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         made = put_version(catalog, "t", 2, stage(catalog, "t", body=b"second"), metadata={"by": "me"})
         (listed,) = catalog.list_table_versions({"id": ["t"], "limit": 1, "descending": True}).versions
@@ -216,7 +220,7 @@ class TestCreate:
         with refused(VERSION_NOT_FOUND):
             catalog.describe_table_version({"id": ["t"], "version": 3})
 
-    def test_pages_walk_all_versions(self, catalog: DirectoryNamespace) -> None:
+    def test_pages_list_every_version(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         for number in (2, 3, 4, 5):
             put_version(catalog, "t", number, stage(catalog, "t", body=b"x" * number))
@@ -224,18 +228,22 @@ class TestCreate:
         assert [each.version for each in first.versions] == [5, 4, 3]
         assert versions(catalog, "t", limit=3, descending=True, page_token=first.page_token) == [2, 1]
 
-    def test_the_first_version_of_a_declared_table(self, root: Path, catalog: DirectoryNamespace) -> None:
+    def test_first_version_of_a_declared_table_can_be_created(
+        self, root: Path, catalog: DirectoryNamespace
+    ) -> None:
         catalog.declare_table({"id": ["t"]})
         put_version(catalog, "t", 1, stage(catalog, "t", body=b"first"))
         assert assert_in_step(catalog, root, "t") == [1]
 
-    def test_the_same_content_again_is_a_success(self, root: Path, catalog: DirectoryNamespace) -> None:
+    def test_creating_the_same_version_with_the_same_content_succeeds(
+        self, root: Path, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         for name in ("once", "again"):
             put_version(catalog, "t", 2, stage(catalog, "t", body=b"second", name=name))
         assert assert_in_step(catalog, root, "t") == [1, 2]
 
-    def test_other_content_or_a_gap_is_refused(self, catalog: DirectoryNamespace) -> None:
+    def test_version_with_different_content_or_a_gap_is_refused(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         put_version(catalog, "t", 2, stage(catalog, "t", body=b"second"))
         other = stage(catalog, "t", body=b"another")
@@ -248,13 +256,13 @@ class TestCreate:
         assert staged_files(directory_of(catalog, "t")) == ["staged.manifest-7"]
 
     @pytest.mark.parametrize("key", ["manifest_path", "naming_scheme", "relance.deleting"])
-    def test_metadata_of_the_catalog_cannot_be_given(self, key: str, root: Path) -> None:
+    def test_reserved_metadata_keys_are_refused(self, key: str, root: Path) -> None:
         catalog = managed(root, COMPATIBILITY)
         create(catalog, "t")
         with refused(INVALID_INPUT):
             put_version(catalog, "t", 2, stage(catalog, "t", body=b"x"), metadata={key: "x"})
 
-    def test_a_manifest_staged_for_a_branch_is_none_for_main(self, root: Path) -> None:
+    def test_manifest_staged_for_a_branch_is_refused_for_main(self, root: Path) -> None:
         catalog = managed(root, COMPATIBILITY)
         create(catalog, "t")
         folder = root / "t.lance" / "tree" / "b"
@@ -262,7 +270,7 @@ class TestCreate:
         with refused(INVALID_INPUT):
             put_version(catalog, "t", 2, stage_in(folder, b"x"))
 
-    def test_a_table_in_the_way_of_a_row_is_told(self, root: Path) -> None:
+    def test_table_with_the_id_of_a_version_row_is_an_invalid_state(self, root: Path) -> None:
         native = NativeNamespace(root=str(root), manifest_enabled="true", dir_listing_enabled="false")
         native.declare_table(_request("DeclareTableRequest", id=["t", "2"]))
         catalog = managed(root, V2)
@@ -273,7 +281,7 @@ class TestCreate:
         catalog.rename_table({"id": ["t"], "new_table_name": "u"})
         assert {"u", "u$1", "t$2"} <= set(manifest_rows(root)), "only the table's own rows went with it"
 
-    def test_four_processes_that_want_the_same_version(self, tmp_path: Path) -> None:
+    def test_one_of_four_processes_creating_the_same_version_wins(self, tmp_path: Path) -> None:
         with team(4) as racers:
             for how, mode in MANIFEST_MODES.items():
                 root = tmp_path / how
@@ -304,7 +312,9 @@ def put_second(catalog: DirectoryNamespace, name: str, process: int) -> None:
 class TestAdoption:
     """Versions that came without the catalog."""
 
-    def test_a_table_from_before_is_taken_over_whole(self, root: Path, mode: dict[str, Any]) -> None:
+    def test_table_from_before_managed_versions_is_adopted_completely(
+        self, root: Path, mode: dict[str, Any]
+    ) -> None:
         before = plain(root, mode)
         create(before, "t")
         for _ in range(3):
@@ -315,14 +325,16 @@ class TestAdoption:
         opened(catalog, "t").insert(MORE_ROWS)
         assert assert_in_step(catalog, root, "t") == [1, 2, 3, 4, 5]
 
-    def test_a_directory_that_only_a_v1_client_knows(self, root: Path) -> None:
+    def test_directory_known_only_to_a_v1_client_is_adopted(self, root: Path) -> None:
         create(DirectoryNamespace(root=str(root), manifest_enabled="false"), "t")
         catalog = managed(root, COMPATIBILITY)
         opened(catalog, "t").insert(MORE_ROWS)
         assert manifest_rows(root)["t"]["location"] == "t.lance"
         assert assert_in_step(catalog, root, "t") == [1, 2]
 
-    def test_our_own_create_overwrite_and_revival(self, root: Path, catalog: DirectoryNamespace) -> None:
+    def test_create_overwrite_and_revival_record_their_versions(
+        self, root: Path, catalog: DirectoryNamespace
+    ) -> None:
         create(catalog, "t")
         opened(catalog, "t").insert(MORE_ROWS)
         create(catalog, "t", data=MORE_ROWS, mode="overwrite")
@@ -334,7 +346,7 @@ class TestAdoption:
         assert opened(catalog, "t").count_rows() == 5
         assert opened(catalog, "t", version=2).count_rows() == 5
 
-    def test_versions_removed_past_the_catalog_lose_their_rows(
+    def test_versions_removed_outside_the_catalog_lose_their_rows(
         self, root: Path, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "t")
@@ -346,7 +358,7 @@ class TestAdoption:
         dataset.insert(MORE_ROWS)
         assert assert_in_step(catalog, root, "t") == [2, 5, 6]
 
-    def test_the_latest_version_removed_past_the_catalog(self, root: Path) -> None:
+    def test_latest_version_removed_outside_the_catalog_can_be_created_again(self, root: Path) -> None:
         catalog = managed(root, COMPATIBILITY)
         create(catalog, "t")
         put_version(catalog, "t", 2, stage(catalog, "t", body=b"second"))
@@ -355,7 +367,7 @@ class TestAdoption:
         put_version(catalog, "t", 2, stage(catalog, "t", body=b"another second"))
         assert assert_in_step(catalog, root, "t") == [1, 2]
 
-    def test_who_commits_past_the_catalog_first_wins_and_nothing_is_lost(
+    def test_commit_outside_the_catalog_wins_and_the_insert_is_rebased(
         self, root: Path, mode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         catalog = managed(root, mode)
@@ -369,7 +381,7 @@ class TestAdoption:
         assert version_files(directory_of(catalog, "t")) == versions(catalog, "t") == [1, 2, 3]
         assert version_rows(root, "t") == [1, 2, 3]
 
-    def test_a_batch_that_lost_its_first_version_loses_those_built_on_it(
+    def test_batch_that_loses_its_first_version_loses_the_ones_built_on_it(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         catalog = managed(root, V2)
@@ -401,9 +413,7 @@ BATCH = (("t", 2, b"t2"), ("u", 2, b"u2"), ("t", 3, b"t3"))
 
 
 class TestBatchCreate:
-    def test_versions_of_several_tables_and_several_of_one(
-        self, root: Path, catalog: DirectoryNamespace
-    ) -> None:
+    def test_batch_creates_versions_of_several_tables(self, root: Path, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")
         create(catalog, "u")
         entries = [entry(catalog, *each) for each in BATCH]
@@ -426,7 +436,7 @@ class TestBatchCreate:
         ],
         ids=str,
     )
-    def test_one_that_cannot_be_done_leaves_all_undone(
+    def test_failing_entry_of_a_version_batch_undoes_the_whole_batch(
         self, spoil: dict[str, Any], code: int, root: Path
     ) -> None:
         catalog = managed(root, V2)
@@ -437,7 +447,7 @@ class TestBatchCreate:
             catalog.batch_create_table_versions({"entries": entries})
         assert (versions(catalog, "t"), versions(catalog, "u")) == ([1], [1])
 
-    def test_a_single_version_of_a_branch(self, root: Path) -> None:
+    def test_batch_of_a_single_branch_version_is_created(self, root: Path) -> None:
         catalog = managed(root, COMPATIBILITY)
         create(catalog, "t")
         opened(catalog, "t").create_branch("b")
@@ -462,7 +472,7 @@ class TestDelete:
             opened(catalog, "t").insert(MORE_ROWS)
         return catalog
 
-    def test_rows_and_files_go(self, root: Path, grown: DirectoryNamespace) -> None:
+    def test_deleted_versions_lose_their_rows_and_files(self, root: Path, grown: DirectoryNamespace) -> None:
         assert self.delete(grown, (1, 3), (2, 4), (9, -1)) == 3
         assert assert_in_step(grown, root, "t") == [4, 5]
         assert self.delete(grown, (1, 3)) == 0
@@ -470,7 +480,7 @@ class TestDelete:
         opened(grown, "t").insert(MORE_ROWS)
         assert assert_in_step(grown, root, "t") == [4, 5, 6]
 
-    def test_the_latest_version_stays(self, root: Path, grown: DirectoryNamespace) -> None:
+    def test_delete_of_the_latest_version_is_refused(self, root: Path, grown: DirectoryNamespace) -> None:
         for ranges in ((0, -1), (5, 6), (3, -1)):
             with refused(INVALID_TABLE_STATE) as caught:
                 self.delete(grown, ranges)
@@ -483,10 +493,10 @@ def fresh(tmp_path: Path, mode: dict[str, Any]) -> Fresh:
     return Fresh(tmp_path, mode)
 
 
-class TestPowerCuts:
+class TestCrashes:
     """The process stops after any of its writes; the next client finds all of it or nothing, and goes on."""
 
-    def test_while_a_version_is_created(self, fresh: Fresh) -> None:
+    def test_crash_while_creating_a_version_leaves_rows_and_files_consistent(self, fresh: Fresh) -> None:
         seen = set()
         for _ in cut_after_each_write(fresh.make, lambda each: put_second(each, "t", 1)):
             after = fresh.reopen()
@@ -496,7 +506,7 @@ class TestPowerCuts:
             assert assert_in_step(after, fresh.root, "t", staged_ok=True) == [1, 2, 3]
         assert seen == {(1, 2)}, "the first write is the row, and that decides"
 
-    def test_before_a_staged_manifest_is_copied_and_then_it_is_lost(self, fresh: Fresh) -> None:
+    def test_version_whose_staged_manifest_is_lost_in_a_crash_is_undone(self, fresh: Fresh) -> None:
         next(iter(cut_after_each_write(fresh.make, lambda each: put_second(each, "t", 1))))
         after = fresh.reopen()
         directory = directory_of(after, "t")
@@ -506,7 +516,7 @@ class TestPowerCuts:
         put_version(after, "t", 2, stage(after, "t", body=b"another"))
         assert assert_in_step(after, fresh.root, "t") == [1, 2]
 
-    def test_who_may_only_read_is_told_all_but_what_waits_for_its_file(
+    def test_read_only_client_can_list_versions_except_unfinished_ones(
         self, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         next(iter(cut_after_each_write(fresh.make, lambda each: put_second(each, "t", 1))))
@@ -520,7 +530,7 @@ class TestPowerCuts:
         with pytest.raises(PermissionDeniedError):
             versions(fresh.reopen(), "t")
 
-    def test_while_versions_of_two_tables_are_created(self, fresh: Fresh) -> None:
+    def test_crash_while_creating_versions_of_two_tables_leaves_both_consistent(self, fresh: Fresh) -> None:
         def act(catalog: DirectoryNamespace) -> None:
             entries = [entry(catalog, *each) for each in BATCH]
             catalog.batch_create_table_versions({"entries": entries})
@@ -530,7 +540,7 @@ class TestPowerCuts:
             assert assert_in_step(after, fresh.root, "t", staged_ok=True) == [1, 2, 3]
             assert assert_in_step(after, fresh.root, "u", staged_ok=True) == [1, 2]
 
-    def test_while_versions_are_deleted(self, fresh: Fresh) -> None:
+    def test_crash_while_deleting_versions_leaves_rows_and_files_consistent(self, fresh: Fresh) -> None:
         def make() -> DirectoryNamespace:
             catalog = fresh.make()
             for number in (2, 3, 4):
@@ -548,7 +558,7 @@ class TestPowerCuts:
                 after.describe_table_version({"id": ["t"], "version": 2})
             assert assert_in_step(after, fresh.root, "t") == [3, 4]
 
-    def test_while_a_batch_is_committed(self, fresh: Fresh) -> None:
+    def test_crash_during_a_batch_commit_leaves_all_or_nothing(self, fresh: Fresh) -> None:
         for writes in cut_after_each_write(fresh.make_grown, commit_one_of_each):
             after = fresh.reopen()
             done = exists(after, "new")
@@ -618,7 +628,7 @@ def commit_one_of_each(catalog: DirectoryNamespace) -> Any:
 
 
 class TestBatchCommit:
-    def test_all_four_kinds_in_one_commit(self, fresh: Fresh) -> None:
+    def test_batch_commit_combines_all_four_operations(self, fresh: Fresh) -> None:
         catalog = fresh.make_grown()
         declared, made, deleted, hidden = commit_one_of_each(catalog).results
         assert declared.declare_table.managed_versioning is True
@@ -657,7 +667,7 @@ class TestBatchCommit:
         ],
         ids=str,
     )
-    def test_one_that_cannot_be_done_leaves_all_undone(
+    def test_failing_operation_undoes_the_whole_batch_commit(
         self, operation: dict[str, Any], code: int, tmp_path: Path
     ) -> None:
         fresh = Fresh(tmp_path, COMPATIBILITY)
@@ -674,7 +684,7 @@ class TestBatchCommit:
         assert catalog.list_tables({"id": []}).tables == ["kept", "t", "u"]
         assert sorted(each.name for each in fresh.root.iterdir()) == directories
 
-    def test_it_needs_versions_in_the_manifest(self, root: Path) -> None:
+    def test_batch_commit_without_managed_versions_is_unsupported(self, root: Path) -> None:
         cases: tuple[tuple[dict[str, Any], str], ...] = (
             ({}, "table_version_management=true"),
             ({"manifest_enabled": "false"}, "manifest_enabled=true"),
@@ -685,7 +695,7 @@ class TestBatchCommit:
                 catalog.batch_commit_tables({"operations": []})
             assert needed in str(caught.value)
 
-    def test_no_operations_do_nothing(self, catalog: DirectoryNamespace) -> None:
+    def test_batch_commit_without_operations_does_nothing(self, catalog: DirectoryNamespace) -> None:
         assert catalog.batch_commit_tables({"operations": []}).results == []
 
 
@@ -705,7 +715,7 @@ class TestLifecycle:
         opened(catalog, *parts).insert(MORE_ROWS)
         assert opened(catalog, *parts).count_rows() == 9
 
-    def test_drop_and_undrop(self, root: Path, catalog: DirectoryNamespace) -> None:
+    def test_drop_and_undrop_keep_the_version_rows(self, root: Path, catalog: DirectoryNamespace) -> None:
         self.grow(catalog, "t")
         dropped = catalog.drop_table({"id": ["t"]}).properties
         assert dropped is not None
@@ -716,7 +726,9 @@ class TestLifecycle:
         catalog.undrop_table(["t"])
         self.check_history(catalog, root, "t")
 
-    def test_undrop_under_another_name(self, root: Path, catalog: DirectoryNamespace) -> None:
+    def test_undrop_under_another_name_keeps_the_version_rows(
+        self, root: Path, catalog: DirectoryNamespace
+    ) -> None:
         self.grow(catalog, "t")
         catalog.drop_table({"id": ["t"]})
         catalog.declare_table({"id": ["t"]})
@@ -725,14 +737,14 @@ class TestLifecycle:
         self.check_history(catalog, root, "old")
         assert assert_in_step(catalog, root, "t") == [1]
 
-    def test_rename(self, root: Path, catalog: DirectoryNamespace) -> None:
+    def test_rename_moves_the_version_rows(self, root: Path, catalog: DirectoryNamespace) -> None:
         catalog.create_namespace({"id": ["n"]})
         self.grow(catalog, "t")
         catalog.rename_table({"id": ["t"], "new_table_name": "u", "new_namespace_id": ["n"]})
         assert version_rows(root, "t") == []
         self.check_history(catalog, root, "n", "u")
 
-    def test_a_version_that_waits_for_its_file_moves_too(self, tmp_path: Path, mode: dict[str, Any]) -> None:
+    def test_unfinished_version_moves_with_its_table(self, tmp_path: Path, mode: dict[str, Any]) -> None:
         fresh = Fresh(tmp_path, mode)
         for writes in cut_after_each_write(fresh.make, lambda each: put_second(each, "t", 1)):
             after = fresh.reopen()
@@ -743,7 +755,9 @@ class TestLifecycle:
             if writes == 1:
                 break
 
-    def test_deregister_settles_first(self, tmp_path: Path, mode: dict[str, Any]) -> None:
+    def test_deregister_completes_an_unfinished_version_first(
+        self, tmp_path: Path, mode: dict[str, Any]
+    ) -> None:
         fresh = Fresh(tmp_path, mode)
         for _ in cut_after_each_write(fresh.make, lambda each: put_second(each, "t", 1)):
             after = fresh.reopen()
@@ -752,7 +766,7 @@ class TestLifecycle:
             after.register_table({"id": ["t"], "location": location})
             assert versions(after, "t") == [1, 2]
 
-    def test_purge(self, root: Path, catalog: DirectoryNamespace) -> None:
+    def test_purge_removes_the_version_rows(self, root: Path, catalog: DirectoryNamespace) -> None:
         self.grow(catalog, "t")
         catalog.drop_table({"id": ["t"]})
         catalog.purge_table(["t"], force=True)
@@ -760,7 +774,9 @@ class TestLifecycle:
         create(catalog, "t", data=MORE_ROWS)
         assert assert_in_step(catalog, root, "t") == [1]
 
-    def test_a_namespace_with_all_that_is_in_it(self, root: Path, catalog: DirectoryNamespace) -> None:
+    def test_cascade_drop_and_undrop_keep_the_version_rows(
+        self, root: Path, catalog: DirectoryNamespace
+    ) -> None:
         catalog.create_namespace({"id": ["n"]})
         self.grow(catalog, "n", "t")
         catalog.drop_namespace({"id": ["n"], "behavior": "Cascade"})
@@ -783,11 +799,11 @@ if os.environ.get("RELANCE_PROFILE") == "long":
     EXPLORED = [(name, budget) for name in SCENARIOS for budget in (NO_FAULT, ONE_CRASH, ONE_LOST)]
 
 
-class TestEveryOrder:
+class TestInterleavings:
     """The code itself under the explorer, over models of the store and the manifest."""
 
     @pytest.mark.parametrize(("name", "budget"), EXPLORED, ids=str)
-    def test_no_order_of_requests_breaks_a_promise(
+    def test_no_interleaving_of_version_changes_breaks_an_invariant(
         self, name: str, budget: Budget, request: pytest.FixtureRequest
     ) -> None:
         found = explore(make_scenario(*SCENARIOS[name]), budget)
@@ -804,14 +820,14 @@ class TestEveryOrder:
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
-    def test_without_one_of_its_guards_the_explorer_finds_what_breaks(
+    def test_explorer_finds_a_violation_without_each_guard(
         self, name: str, guard: str, without: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         substitute(monkeypatch, guard, without)
         assert explore(make_scenario(*SCENARIOS[name]), ONE_CRASH).violation is not None
 
 
-def test_on_an_object_store(moto_server: S3Server, moto_bucket: str) -> None:
+def test_managed_versions_work_on_an_object_store(moto_server: S3Server, moto_bucket: str) -> None:
     options: dict[str, Any] = {
         f"storage.{key}": value for key, value in moto_server.storage_options().items()
     }

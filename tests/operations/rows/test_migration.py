@@ -52,7 +52,7 @@ def lake(compatible: Lake) -> Lake:
 VISIBLE = ["declared", "t", "undropped", "é b"]
 
 
-def test_everything_is_found_without_listing_directories_afterwards(lake: Lake) -> None:
+def test_migrated_tables_are_found_without_listing_directories(lake: Lake) -> None:
     before = {key: body for key, body in lake.table_files().items() if ".lance/" in key}
     deletion_id = lake.open().list_dropped_tables()[0].deletion_id
     assert tables(lake.open(V2)) == []
@@ -74,7 +74,7 @@ def test_everything_is_found_without_listing_directories_afterwards(lake: Lake) 
     assert dropped.purge_after == dropped.deleted_at + timedelta(days=30)
 
 
-def test_the_whole_lifecycle_goes_on_without_listing_directories(lake: Lake) -> None:
+def test_lifecycle_continues_after_migration_without_listing_directories(lake: Lake) -> None:
     lake.open().migrate_to_manifest()
     v2 = lake.open(V2)
     v2.undrop_table(["dropped"])
@@ -98,7 +98,7 @@ def test_the_whole_lifecycle_goes_on_without_listing_directories(lake: Lake) -> 
     assert_whole(lake.open(), "hidden", 7)
 
 
-def test_a_dry_run_tells_the_same_and_writes_nothing(lake: Lake) -> None:
+def test_migration_dry_run_reports_the_same_and_writes_nothing(lake: Lake) -> None:
     before = lake.files()
     seen: list[MigrationProgress] = []
     planned = lake.open().migrate_to_manifest(dry_run=True, progress=seen.append)
@@ -109,7 +109,7 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(lake: Lake) -> None:
     assert seen[-1].done == seen[-1].total
 
 
-def test_a_second_run_finds_nothing_to_do(lake: Lake) -> None:
+def test_second_migration_finds_nothing_to_do(lake: Lake) -> None:
     lake.open().migrate_to_manifest()
     rows_before = lake.manifest_rows()
     again = lake.open().migrate_to_manifest()
@@ -117,7 +117,9 @@ def test_a_second_run_finds_nothing_to_do(lake: Lake) -> None:
     assert lake.manifest_rows() == rows_before
 
 
-def test_a_run_that_is_stopped_is_taken_up_by_the_next(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_migration_is_continued_by_the_next_run(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     substitute(monkeypatch, "migration.batch", 3)
     seen: list[MigrationProgress] = []
 
@@ -138,7 +140,7 @@ def test_a_run_that_is_stopped_is_taken_up_by_the_next(lake: Lake, monkeypatch: 
     assert [each.done for each in seen[1:]] == sorted(each.done for each in seen[1:])
 
 
-def test_what_v1_clients_do_later_is_brought_in_step_by_the_next_run(lake: Lake) -> None:
+def test_later_changes_by_v1_clients_are_synced_by_the_next_migration(lake: Lake) -> None:
     lake.open().migrate_to_manifest()
     v1 = lake.open(V1)
     drop(v1, "t")
@@ -158,7 +160,7 @@ def test_what_v1_clients_do_later_is_brought_in_step_by_the_next_run(lake: Lake)
     assert v2.list_dropped_tables() == []
 
 
-def test_a_name_that_the_manifest_gives_to_another_object_stays_its(lake: Lake) -> None:
+def test_name_owned_by_another_manifest_object_is_reported_as_shadowed(lake: Lake) -> None:
     v2 = lake.open(V2)
     make(v2, "t", 9)
     spaces(v2, "é b")
@@ -172,7 +174,7 @@ def test_a_name_that_the_manifest_gives_to_another_object_stays_its(lake: Lake) 
 
 
 @pytest.mark.parametrize("taken_by", ["a namespace", "a table elsewhere"])
-def test_a_drop_is_brought_in_when_another_object_has_its_name(lake: Lake, taken_by: str) -> None:
+def test_drop_is_migrated_even_if_another_object_has_its_name(lake: Lake, taken_by: str) -> None:
     v2 = lake.open(V2)
     if taken_by == "a namespace":
         spaces(v2, "dropped")
@@ -188,20 +190,20 @@ def test_a_drop_is_brought_in_when_another_object_has_its_name(lake: Lake, taken
     assert_whole(lake.open(), "back", 3)
 
 
-def test_an_empty_root_has_nothing_to_migrate(v2: Lake) -> None:
+def test_empty_root_has_nothing_to_migrate(v2: Lake) -> None:
     found = v2.open().migrate_to_manifest()
     assert (found.registered, found.dropped) == ((), ())
     assert not v2.folder.exists()
 
 
-def test_without_a_manifest_there_is_nothing_to_migrate_to(lake: Lake) -> None:
+def test_migration_without_a_manifest_is_unsupported(lake: Lake) -> None:
     with pytest.raises(UnsupportedOperationError):
         lake.open(V1).migrate_to_manifest()
     with refused(TABLE_NOT_FOUND):
         describe(lake.open(V2), "t")
 
 
-def test_a_root_on_an_object_store_is_migrated_too(any_lake: Lake) -> None:
+def test_migration_works_on_an_object_store(any_lake: Lake) -> None:
     v1 = any_lake.open(V1)
     make(v1, "t", 1)
     make(v1, "gone", 2)

@@ -56,7 +56,7 @@ def properties(catalog: DirectoryNamespace, path: str) -> dict[str, str] | None:
     return catalog.describe_namespace({"id": ident(path)}).properties
 
 
-def test_namespaces_nest_and_every_other_client_sees_them(any_lake: Lake) -> None:
+def test_namespaces_nest_and_are_visible_to_every_client(any_lake: Lake) -> None:
     catalog = any_lake.open()
     assert create(catalog, "a", properties={"owner": "me"}) == {"owner": "me"}
     assert create(catalog, "a/b") is None
@@ -75,8 +75,10 @@ def test_namespaces_nest_and_every_other_client_sees_them(any_lake: Lake) -> Non
     assert namespaces(catalog, "a/b") == []
 
 
-class TestReadsOfAnEmptyRoot:
-    def test_reads_find_nothing_and_write_nothing(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+class TestEmptyRoot:
+    def test_reads_of_an_empty_root_find_and_write_nothing(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         assert namespaces(catalog) == tables(catalog) == all_tables(catalog) == []
         assert properties(catalog, "") == {}
         catalog.namespace_exists({"id": []})
@@ -89,7 +91,9 @@ class TestReadsOfAnEmptyRoot:
         assert catalog.list_dropped_tables() == []
         assert not lake.folder.exists()
 
-    def test_what_is_refused_writes_nothing_either(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_refused_operations_on_an_empty_root_write_nothing(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         with refused(NAMESPACE_NOT_FOUND):
             create(catalog, "a/b")
         with refused(NAMESPACE_NOT_FOUND):
@@ -103,7 +107,7 @@ class TestReadsOfAnEmptyRoot:
         assert drop_space(catalog, "a", mode="Skip") is None
         assert not lake.folder.exists()
 
-    def test_the_root_is_always_there_and_cannot_be_dropped(
+    def test_root_namespace_always_exists_and_cannot_be_dropped(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         for mode in ("create", "overwrite", None):
@@ -119,7 +123,7 @@ class TestReadsOfAnEmptyRoot:
 
 
 class TestCreateModes:
-    def test_create_refuses_one_that_exists(self, catalog: DirectoryNamespace) -> None:
+    def test_create_of_an_existing_namespace_is_refused(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "a", properties={"n": "1"})
         for mode in CREATE:
             with refused(NAMESPACE_EXISTS) as caught:
@@ -127,14 +131,14 @@ class TestCreateModes:
             assert "'a'" in str(caught.value)
         assert properties(catalog, "a") == {"n": "1"}
 
-    def test_exist_ok_keeps_one_that_exists_and_tells_its_properties(
+    def test_exist_ok_keeps_an_existing_namespace_and_returns_its_properties(
         self, catalog: DirectoryNamespace
     ) -> None:
         for mode in EXIST_OK:
             assert create(catalog, "a", mode=mode, properties={"n": mode}) == {"n": EXIST_OK[0]}
         assert properties(catalog, "a") == {"n": EXIST_OK[0]}
 
-    def test_overwrite_replaces_the_properties_and_nothing_else(self, catalog: DirectoryNamespace) -> None:
+    def test_overwrite_replaces_only_the_properties(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "a", mode="overwrite", properties={"n": "1", "old": "yes"})
         spaces(catalog, "a/b")
         make(catalog, "a/t", 1)
@@ -146,14 +150,14 @@ class TestCreateModes:
         assert create(catalog, "a", mode="overwrite") is None
         assert properties(catalog, "a") == {}
 
-    def test_an_unknown_mode_is_refused_and_named(self, v2: Lake) -> None:
+    def test_unknown_create_mode_is_refused_and_named(self, v2: Lake) -> None:
         for mode in ("bogus", "", "create ", "append"):
             with refused(INVALID_INPUT) as caught:
                 create(v2.open(), "a", mode=mode)
             assert repr(mode) in str(caught.value)
         assert not v2.folder.exists()
 
-    def test_a_parent_must_exist_in_every_mode(self, v2: Lake) -> None:
+    def test_create_requires_an_existing_parent_in_every_mode(self, v2: Lake) -> None:
         catalog = v2.open()
         spaces(catalog, "a")
         make(catalog, "a/t")
@@ -165,7 +169,7 @@ class TestCreateModes:
         assert namespaces(catalog) == ["a"]
         assert namespaces(catalog, "a") == []
 
-    def test_a_key_of_the_catalog_itself_is_no_property(self, v2: Lake) -> None:
+    def test_reserved_property_keys_are_refused(self, v2: Lake) -> None:
         catalog = v2.open()
         for key in ("relance.marker", "relance.protected", "relance.anything"):
             with refused(INVALID_INPUT):
@@ -173,8 +177,8 @@ class TestCreateModes:
         assert namespaces(catalog) == []
 
 
-class TestOneIdOneObject:
-    def test_a_namespace_cannot_have_the_id_of_a_table(self, catalog: DirectoryNamespace) -> None:
+class TestTakenIds:
+    def test_namespace_cannot_take_the_id_of_a_table(self, catalog: DirectoryNamespace) -> None:
         spaces(catalog, "a")
         for path in ("o", "a/o"):
             make(catalog, path, 7)
@@ -188,7 +192,7 @@ class TestOneIdOneObject:
             assert_whole(catalog, path, 7)
 
     @pytest.mark.parametrize("path", ["o", "a/o"])
-    def test_a_table_cannot_have_the_id_of_a_namespace(
+    def test_table_cannot_take_the_id_of_a_namespace(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         create(catalog, "a")
@@ -213,7 +217,7 @@ class TestOneIdOneObject:
         assert lake.table_files() == before
         assert_whole(catalog, "t", 1)
 
-    def test_nor_that_of_a_table_that_only_its_directory_tells_of(self, compatible: Lake) -> None:
+    def test_namespace_cannot_take_the_id_of_a_table_without_a_row(self, compatible: Lake) -> None:
         make(compatible.open(V1), "t", 1)
         catalog = compatible.open()
         with refused(NAMESPACE_EXISTS):
@@ -227,7 +231,7 @@ class TestOneIdOneObject:
 
 
 class TestDrop:
-    def test_skip_takes_one_that_is_missing_for_dropped(self, catalog: DirectoryNamespace) -> None:
+    def test_drop_with_skip_ignores_a_missing_namespace(self, catalog: DirectoryNamespace) -> None:
         spaces(catalog, "a")
         for mode in ("skip", "Skip", "SKIP"):
             for path in ("b", "a/b", "x/y"):
@@ -236,7 +240,7 @@ class TestDrop:
         assert drop_space(catalog, "a", mode="skip") is None
         assert namespaces(catalog) == []
 
-    def test_fail_refuses_one_that_is_missing(self, catalog: DirectoryNamespace) -> None:
+    def test_drop_with_fail_refuses_a_missing_namespace(self, catalog: DirectoryNamespace) -> None:
         spaces(catalog, "a")
         for mode in ("fail", "Fail", "FAIL", None):
             for path in ("b", "a/b", "x/y"):
@@ -246,7 +250,9 @@ class TestDrop:
         with refused(NAMESPACE_NOT_FOUND):
             drop_space(catalog, "a", mode="fail")
 
-    def test_restrict_refuses_one_that_is_not_empty(self, catalog: DirectoryNamespace) -> None:
+    def test_drop_with_restrict_refuses_a_namespace_that_is_not_empty(
+        self, catalog: DirectoryNamespace
+    ) -> None:
         spaces(catalog, "a", "a/b", "c")
         declare(catalog, "c/t")
         for behavior in ("restrict", "Restrict", "RESTRICT", None):
@@ -258,7 +264,7 @@ class TestDrop:
         assert namespaces(catalog) == ["a", "c"]
         assert exists(catalog, "c/t")
 
-    def test_an_unknown_mode_or_behavior_is_refused_and_named(self, catalog: DirectoryNamespace) -> None:
+    def test_unknown_drop_mode_or_behavior_is_refused_and_named(self, catalog: DirectoryNamespace) -> None:
         spaces(catalog, "a")
         for field in ("mode", "behavior"):
             with refused(INVALID_INPUT) as caught:
@@ -266,7 +272,7 @@ class TestDrop:
             assert "'bogus'" in str(caught.value)
         assert namespaces(catalog) == ["a"]
 
-    def test_a_dropped_table_does_not_keep_its_namespace_from_being_dropped(
+    def test_dropped_table_does_not_block_the_drop_of_its_namespace(
         self, catalog: DirectoryNamespace
     ) -> None:
         spaces(catalog, "a")
@@ -279,7 +285,7 @@ class TestDrop:
         catalog.undrop_table(["a", "t"])
         assert_whole(catalog, "a/t", 1)
 
-    def test_neighbours_whose_names_begin_alike_stay(self, catalog: DirectoryNamespace) -> None:
+    def test_cascade_keeps_namespaces_with_similar_names(self, catalog: DirectoryNamespace) -> None:
         spaces(catalog, "a", "a!", "a-b", "a b", "aa", "A", "á")
         make(catalog, "aa/t", 1)
         make(catalog, "a.t", 2)
@@ -289,7 +295,9 @@ class TestDrop:
         assert_whole(catalog, "aa/t", 1)
         assert_whole(catalog, "a.t", 2)
 
-    def test_the_answer_tells_how_to_undo_it(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_drop_response_has_the_cascade_id_for_undrop(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         spaces(catalog, "a")
         answer = drop_space(catalog, "a", context={"ttl_ms": "1h"})
         assert answer is not None
@@ -315,15 +323,13 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> DirectoryNamespace:
 
 
 class TestPages:
-    def test_names_are_sorted_by_their_bytes(self, named: DirectoryNamespace) -> None:
+    def test_namespaces_are_sorted_by_their_utf_8_bytes(self, named: DirectoryNamespace) -> None:
         assert namespaces(named, "p") == sorted(NAMES, key=str.encode)
         assert namespaces(named) == ["o", "p", "px"]
         assert namespaces(named, "p/t") == ["x", "z"]
 
     @pytest.mark.parametrize("limit", [1, 2, 5, 11, 12, 13])
-    def test_walking_the_pages_gives_every_name_once_in_order(
-        self, limit: int, named: DirectoryNamespace
-    ) -> None:
+    def test_pages_list_every_namespace_once_in_order(self, limit: int, named: DirectoryNamespace) -> None:
         found: list[str] = []
         token: str | None = None
         while len(found) <= len(NAMES):
@@ -337,7 +343,7 @@ class TestPages:
             assert token == page.namespaces[-1]
         assert found == sorted(NAMES, key=str.encode)
 
-    def test_limits_and_tokens_at_the_edges(self, named: DirectoryNamespace) -> None:
+    def test_edge_case_limits_and_page_tokens_are_accepted(self, named: DirectoryNamespace) -> None:
         assert namespaces(named, "p", limit=0) == []
         assert namespaces(named, "p", limit=-1) == namespaces(named, "p")
         assert namespaces(named, "p", page_token="") == namespaces(named, "p")
@@ -346,7 +352,7 @@ class TestPages:
         assert namespaces(named, "p", page_token="😀") == []
 
 
-def test_a_page_goes_on_after_a_name_that_was_dropped_meanwhile(lake: Lake) -> None:
+def test_page_token_of_a_dropped_namespace_still_works(lake: Lake) -> None:
     catalog = lake.open()
     spaces(catalog, "a", "b", "c", "d", "b/inside")
     token = catalog.list_namespaces({"id": [], "limit": 2}).page_token
@@ -361,7 +367,7 @@ def test_a_page_goes_on_after_a_name_that_was_dropped_meanwhile(lake: Lake) -> N
      ["__dropped"], ["__dropped", "head"], ["a", "x" * 221], ["a", "e\u0301"], ["a", "b\0"], ["a", " b"]],
     ids=ascii,
 )  # fmt: skip
-def test_a_bad_id_is_refused_by_every_operation_and_changes_nothing(parts: Any, v2: Lake) -> None:
+def test_invalid_namespace_id_is_refused_by_every_operation(parts: Any, v2: Lake) -> None:
     catalog: Any = v2.open()
     spaces(catalog, "a")
     before = v2.files()
@@ -384,7 +390,7 @@ def test_a_bad_id_is_refused_by_every_operation_and_changes_nothing(parts: Any, 
     assert v2.files() == before
 
 
-def test_odd_names_are_namespaces_like_any_other(v2: Lake) -> None:
+def test_unusual_namespace_names_work_like_any_other(v2: Lake) -> None:
     odd = ("it's", "a b", "é", "😀", "[a]", "_", "--x", "x" * 220)
     catalog = v2.open()
     for name in odd:
@@ -406,7 +412,7 @@ class TestLancedb:
     def database(self, any_lake: Lake) -> Any:
         return lancedb.connect_namespace(IMPLEMENTATION, {**any_lake.properties, **any_lake.mode})
 
-    def test_its_modes_and_behaviours_are_honoured(self, database: Any) -> None:
+    def test_lancedb_modes_and_behaviors_are_honoured(self, database: Any) -> None:
         database.create_namespace(["a"], properties={"n": "1"})
         with pytest.raises(Exception, match="Namespace already exists"):
             database.create_namespace(["a"])
@@ -425,7 +431,7 @@ class TestLancedb:
         assert database.list_namespaces().namespaces == []
         assert database.namespace_exists(["a"]) is False
 
-    def test_its_tables_live_in_namespaces(self, database: Any, any_lake: Lake) -> None:
+    def test_lancedb_tables_live_in_namespaces(self, database: Any, any_lake: Lake) -> None:
         database.create_namespace(["a"])
         table = database.create_table("t", [{"x": 1}, {"x": 2}], namespace_path=["a"])
         table.add([{"x": 3}])

@@ -73,7 +73,9 @@ def assert_neighbours_are_whole(catalog: DirectoryNamespace) -> None:
     assert_whole(catalog, "t", 9)
 
 
-def test_the_whole_branch_goes_and_comes_back(lake: Lake, catalog: DirectoryNamespace) -> None:
+def test_cascade_drops_the_whole_subtree_and_undrop_restores_it(
+    lake: Lake, catalog: DirectoryNamespace
+) -> None:
     files = lake.table_files()
     answer = cascade(catalog, "a", ttl_ms="2d")
     for client in (catalog, lake.open()):
@@ -98,7 +100,7 @@ def test_the_whole_branch_goes_and_comes_back(lake: Lake, catalog: DirectoryName
         catalog.undrop_namespace(["a"])
 
 
-def test_what_was_dropped_before_stays_dropped(lake: Lake, catalog: DirectoryNamespace) -> None:
+def test_earlier_drops_stay_dropped_when_a_cascade_is_undone(lake: Lake, catalog: DirectoryNamespace) -> None:
     make(catalog, "a/earlier", 5)
     drop(catalog, "a/earlier")
     catalog.drop_namespace({"id": ["a", "empty"]})
@@ -112,9 +114,7 @@ def test_what_was_dropped_before_stays_dropped(lake: Lake, catalog: DirectoryNam
     assert catalog.undrop_namespace(["a", "empty"]) == [("a", "empty")]
 
 
-def test_a_part_of_the_branch_that_was_dropped_by_itself_comes_back_by_itself(
-    lake: Lake, catalog: DirectoryNamespace
-) -> None:
+def test_subtree_dropped_separately_is_restored_separately(lake: Lake, catalog: DirectoryNamespace) -> None:
     inner = cascade(catalog, "a/b")
     outer = cascade(catalog, "a")
     assert inner["cascade_id"] != outer["cascade_id"]
@@ -126,7 +126,9 @@ def test_a_part_of_the_branch_that_was_dropped_by_itself_comes_back_by_itself(
     assert_branch_is_whole(lake.open())
 
 
-def test_several_drops_of_one_name_are_told_apart(lake: Lake, catalog: DirectoryNamespace) -> None:
+def test_several_cascades_of_one_name_are_distinguished_by_id(
+    lake: Lake, catalog: DirectoryNamespace
+) -> None:
     first = cascade(catalog, "a")
     lake.clock.advance(timedelta(minutes=1))
     spaces(catalog, "a")
@@ -147,7 +149,7 @@ def test_several_drops_of_one_name_are_told_apart(lake: Lake, catalog: Directory
 
 
 class TestConflicts:
-    def test_a_name_that_is_taken_again_keeps_all_of_it_dropped(
+    def test_undrop_under_a_name_taken_again_is_refused(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         cascade(catalog, "a")
@@ -168,7 +170,7 @@ class TestConflicts:
         catalog.undrop_namespace(["a"], cascade_id=newest.cascade_id)
         assert_branch_is_whole(lake.open())
 
-    def test_its_parent_must_be_there(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_undrop_of_a_namespace_requires_its_parent(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         make(catalog, "a/b/c/t", 3)
         cascade(catalog, "a/b/c")
         cascade(catalog, "a")
@@ -178,9 +180,7 @@ class TestConflicts:
         catalog.undrop_namespace(["a", "b", "c"])
         assert_whole(lake.open(), "a/b/c/t", 3)
 
-    def test_a_table_of_the_branch_can_be_taken_out_and_the_rest_comes_back(
-        self, lake: Lake, catalog: DirectoryNamespace
-    ) -> None:
+    def test_table_of_a_cascade_can_be_undropped_alone(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         cascade(catalog, "a")
         with refused(NAMESPACE_NOT_FOUND):
             catalog.undrop_table(["a", "t"])
@@ -190,7 +190,9 @@ class TestConflicts:
         rename(catalog, "z/saved", "a/t")
         assert_branch_is_whole(lake.open())
 
-    def test_a_purge_of_a_part_takes_that_part_alone(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_purge_of_one_table_in_a_cascade_leaves_the_rest(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         place = directory(lake, "a/t")
         cascade(catalog, "a")
         catalog.purge_table(["a", "t"], force=True)
@@ -199,7 +201,7 @@ class TestConflicts:
         assert_whole(lake.open(), "a/b/t", 2)
         assert_gone(lake.open(), "a/t")
 
-    def test_a_table_inside_cannot_be_created_meanwhile(self, catalog: DirectoryNamespace) -> None:
+    def test_table_cannot_be_created_in_a_dropped_namespace(self, catalog: DirectoryNamespace) -> None:
         cascade(catalog, "a")
         for path in ("a/new", "a/b/new", "a/t"):
             with refused(NAMESPACE_NOT_FOUND):
@@ -209,7 +211,7 @@ class TestConflicts:
 
 
 class TestPurge:
-    def test_when_its_time_has_passed_all_of_it_goes(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_expired_cascade_is_purged_completely(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         cascade(catalog, "a", ttl_ms="1h")
         assert catalog.purge_tables() == []
         lake.clock.advance(timedelta(hours=2))
@@ -226,7 +228,9 @@ class TestPurge:
         with refused(NAMESPACE_NOT_FOUND):
             catalog.undrop_namespace(["a"])
 
-    def test_a_dry_run_keeps_the_namespaces_too(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_purge_dry_run_keeps_the_namespaces_of_a_cascade(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         cascade(catalog, "a", ttl_ms="1h")
         lake.clock.advance(timedelta(hours=2))
         assert len(catalog.purge_tables(dry_run=True)) == 3
@@ -234,14 +238,14 @@ class TestPurge:
         assert_branch_is_whole(lake.open())
 
 
-def test_the_ttl_of_the_branch_is_that_of_its_namespace(lake: Lake, catalog: DirectoryNamespace) -> None:
+def test_retention_of_a_cascade_comes_from_its_namespace(lake: Lake, catalog: DirectoryNamespace) -> None:
     catalog.create_namespace({"id": ["a"], "mode": "overwrite", "properties": {"drop_ttl": "5h"}})
     cascade(catalog, "a")
     for each in catalog.list_dropped_tables():
         assert each.purge_after == each.deleted_at + timedelta(hours=5)
 
 
-def test_status_and_generations_tell_the_cascade(lake: Lake, catalog: DirectoryNamespace) -> None:
+def test_status_of_a_table_includes_its_cascade_id(lake: Lake, catalog: DirectoryNamespace) -> None:
     answer = cascade(catalog, "a")
     status = catalog.table_status(["a", "t"])
     assert isinstance(status, SoftDeleted)
@@ -252,7 +256,7 @@ def test_status_and_generations_tell_the_cascade(lake: Lake, catalog: DirectoryN
     assert_whole(lake.open(), "a/t", 1)
 
 
-def test_a_large_branch_goes_and_comes_back_in_one_commit_each(lake: Lake) -> None:
+def test_large_cascade_and_its_undrop_take_one_commit_each(lake: Lake) -> None:
     catalog = lake.open()
     spaces(catalog, "big", *(f"big/n{number}" for number in range(15)))
     for number in range(15):
@@ -265,7 +269,7 @@ def test_a_large_branch_goes_and_comes_back_in_one_commit_each(lake: Lake) -> No
     assert lake.manifest_rows() == before
 
 
-def test_a_branch_is_dropped_on_an_object_store_too(any_lake: Lake) -> None:
+def test_cascade_works_on_an_object_store(any_lake: Lake) -> None:
     catalog = any_lake.open()
     spaces(catalog, "a", "a/b")
     make(catalog, "a/b/t", 1)

@@ -59,7 +59,7 @@ def their_rows(client: Any, path: str) -> list[int]:
     return sorted(lance.dataset(described.location).to_table()["x"].to_pylist())
 
 
-def test_native_reads_what_we_wrote(v2: Lake) -> None:
+def test_native_client_reads_tables_and_namespaces_written_by_relance(v2: Lake) -> None:
     catalog = v2.open()
     catalog.create_namespace({"id": ["a"], "properties": {"owner": "me"}})
     spaces(catalog, "a/b")
@@ -82,7 +82,7 @@ def test_native_reads_what_we_wrote(v2: Lake) -> None:
         theirs.describe_table(DescribeTableRequest(id=["a", "gone"]))
 
 
-def test_we_read_what_native_wrote(v2: Lake) -> None:
+def test_tables_and_namespaces_written_by_the_native_client_are_read(v2: Lake) -> None:
     theirs = native(v2)
     theirs.create_namespace(CreateNamespaceRequest(id=["a"], properties={"owner": "me"}))
     theirs.create_table(CreateTableRequest(id=["t"], properties={"n": "1"}), stream_of(1))
@@ -98,7 +98,7 @@ def test_we_read_what_native_wrote(v2: Lake) -> None:
     assert describe(catalog, "t").properties == {"n": "1"}
 
 
-def test_the_lifecycle_works_on_what_native_wrote_and_native_goes_on(v2: Lake) -> None:
+def test_lifecycle_works_on_native_tables_while_the_native_client_writes(v2: Lake) -> None:
     theirs = native(v2)
     theirs.create_namespace(CreateNamespaceRequest(id=["a"]))
     for number, path in enumerate(("t", "a/t", "a/u")):
@@ -122,7 +122,7 @@ def test_the_lifecycle_works_on_what_native_wrote_and_native_goes_on(v2: Lake) -
     assert namespaces(catalog) == ["a", "b"]
 
 
-def test_a_dropped_table_does_not_keep_native_from_dropping_its_namespace(v2: Lake) -> None:
+def test_native_client_can_drop_a_namespace_with_dropped_tables(v2: Lake) -> None:
     catalog = v2.open()
     spaces(catalog, "a")
     make(catalog, "a/t", 1)
@@ -133,7 +133,7 @@ def test_a_dropped_table_does_not_keep_native_from_dropping_its_namespace(v2: La
     assert_whole(v2.open(), "saved", 1)
 
 
-def test_a_branch_that_was_dropped_here_comes_back_after_native_wrote(v2: Lake) -> None:
+def test_cascade_can_be_undone_after_native_writes(v2: Lake) -> None:
     catalog = v2.open()
     spaces(catalog, "a", "a/b")
     make(catalog, "a/b/t", 1)
@@ -156,7 +156,7 @@ def test_protection_and_properties_survive_native_writes(v2: Lake) -> None:
     assert describe(v2.open(), "t").properties == {"n": "1"}
 
 
-def test_what_native_registers_and_deregisters_is_seen(v2: Lake) -> None:
+def test_native_register_and_deregister_are_seen(v2: Lake) -> None:
     catalog = v2.open()
     make(catalog, "t", 1)
     place = directory(v2, "t")
@@ -168,7 +168,7 @@ def test_what_native_registers_and_deregisters_is_seen(v2: Lake) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", ".", "__manifest", "../outside"])
-def test_a_place_that_native_lets_in_is_never_purged_by_us(bad: str, v2: Lake) -> None:
+def test_unsafe_location_registered_by_the_native_client_is_never_purged(bad: str, v2: Lake) -> None:
     catalog = v2.open()
     make(catalog, "t", 1)
     lance.write_dataset(numbers(5), str(v2.folder.parent / "outside"))
@@ -190,7 +190,7 @@ def test_a_place_that_native_lets_in_is_never_purged_by_us(bad: str, v2: Lake) -
     assert_whole(v2.open(), "t", 1)
 
 
-def test_two_names_that_native_gave_to_one_place_are_dropped_but_not_purged(v2: Lake) -> None:
+def test_alias_registered_by_the_native_client_is_dropped_but_not_purged(v2: Lake) -> None:
     catalog = v2.open()
     make(catalog, "t", 1)
     native(v2).register_table(RegisterTableRequest(id=["alias"], location=directory(v2, "t")))

@@ -31,7 +31,7 @@ BOUTS = 20 if LONG else 1
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("mode", "at_root"), [(V2, True), (COMPATIBILITY, False)], ids=["V2", "nested"])
-def test_five_hundred_operations_of_both_do_what_a_plain_model_does(
+def test_interleaved_operations_of_both_clients_match_a_model(
     mode: dict[str, str], at_root: bool, seed: int, tmp_path: Path
 ) -> None:
     both = Interleaving(tmp_path / "root", mode, seed, at_root)
@@ -54,7 +54,9 @@ def pair() -> Iterator[Team]:
 
 
 @pytest.mark.parametrize("mode", MANIFEST_MODES)
-def test_both_at_once_lose_no_acknowledged_operation(mode: str, pair: Team, tmp_path: Path) -> None:
+def test_concurrent_native_and_relance_clients_lose_no_operation(
+    mode: str, pair: Team, tmp_path: Path
+) -> None:
     root, properties = tmp_path / "root", MANIFEST_MODES[mode]
     catalog = open_root(root, properties)
     spaces(catalog, "s")

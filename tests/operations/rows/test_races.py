@@ -141,7 +141,7 @@ def prepare_own(field: Field, *, rounds: int = ROUNDS) -> None:
 
 
 class TestOneName:
-    def test_one_creator_wins_and_its_rows_are_there(self, field: Field, racers: Team) -> None:
+    def test_one_racing_create_wins_and_its_rows_are_kept(self, field: Field, racers: Team) -> None:
         raced = field.race(racers, Create(field.namespace))
         for name, outcomes in raced.items():
             winner = the_winner(outcomes, losers=LOST_NAME)
@@ -149,14 +149,14 @@ class TestOneName:
         assert field.names() == sorted(raced)
         field.check()
 
-    def test_one_declarer_wins(self, field: Field, racers: Team) -> None:
+    def test_one_racing_declare_wins(self, field: Field, racers: Team) -> None:
         raced = field.race(racers, Declare(field.namespace))
         for outcomes in raced.values():
             the_winner(outcomes, losers=LOST_NAME)
         assert field.names() == sorted(raced)
         field.check()
 
-    def test_one_drop_wins(self, field: Field, racers: Team) -> None:
+    def test_one_racing_drop_wins(self, field: Field, racers: Team) -> None:
         prepare(field, Create)
         raced = field.race(racers, Drop(field.namespace))
         told = {the_winner(outcomes, losers=LOST_TABLE).value for outcomes in raced.values()}
@@ -165,7 +165,7 @@ class TestOneName:
         assert {each.deletion_id for each in dropped} == told
         field.check()
 
-    def test_one_undrop_wins(self, field: Field, racers: Team) -> None:
+    def test_one_racing_undrop_wins(self, field: Field, racers: Team) -> None:
         prepare(field, Create, Drop)
         raced = field.race(racers, Undrop(field.namespace))
         for outcomes in raced.values():
@@ -174,7 +174,7 @@ class TestOneName:
         assert field.dropped() == []
         field.check()
 
-    def test_one_undrop_under_a_new_name_wins(self, field: Field, racers: Team) -> None:
+    def test_one_racing_undrop_under_a_new_name_wins(self, field: Field, racers: Team) -> None:
         prepare(field, Create, Drop)
         raced = field.race(racers, UndropOwn(field.namespace))
         winners = {name: the_winner(found, losers=LOST_TABLE) for name, found in raced.items()}
@@ -182,7 +182,7 @@ class TestOneName:
         assert field.dropped() == []
         field.check()
 
-    def test_one_create_over_a_dropped_table_wins_and_keeps_its_history(
+    def test_one_racing_create_over_a_dropped_table_wins_and_keeps_its_history(
         self, field: Field, racers: Team
     ) -> None:
         prepare(field, Create, Drop)
@@ -195,7 +195,7 @@ class TestOneName:
         assert field.dropped() == []
         field.check()
 
-    def test_one_declare_over_a_dropped_table_wins_and_leaves_it_dropped(
+    def test_one_racing_declare_over_a_dropped_table_wins_and_leaves_it_dropped(
         self, field: Field, racers: Team
     ) -> None:
         prepare(field, Create, Drop)
@@ -206,7 +206,7 @@ class TestOneName:
         assert sorted(field.dropped()) == sorted(raced)
         field.check()
 
-    def test_one_of_undrops_and_declares_wins(self, field: Field, racers: Team) -> None:
+    def test_one_of_racing_undrops_and_declares_wins(self, field: Field, racers: Team) -> None:
         prepare(field, Create, Drop)
         raced = field.race(racers, Divided((), Undrop(field.namespace), Declare(field.namespace)))
         winners = [the_winner(outcomes, losers=LOST_NAME | LOST_TABLE) for outcomes in raced.values()]
@@ -214,14 +214,14 @@ class TestOneName:
         assert len(field.dropped()) == sum(each.process % 2 for each in winners)
         field.check()
 
-    def test_one_rename_of_a_table_wins(self, field: Field, racers: Team) -> None:
+    def test_one_racing_rename_of_a_table_wins(self, field: Field, racers: Team) -> None:
         prepare(field, Create)
         raced = field.race(racers, RenameAway(field.namespace))
         winners = {name: the_winner(found, losers=LOST_TABLE) for name, found in raced.items()}
         assert field.names() == sorted(f"{name}_{each.process}" for name, each in winners.items())
         field.check()
 
-    def test_one_rename_to_a_name_wins(self, field: Field, racers: Team) -> None:
+    def test_one_racing_rename_to_a_name_wins(self, field: Field, racers: Team) -> None:
         prepare_own(field)
         raced = field.race(racers, RenameOnto(field.namespace))
         for outcomes in raced.values():
@@ -231,7 +231,7 @@ class TestOneName:
         field.check()
 
     @pytest.mark.parametrize("maker", [Create, Declare])
-    def test_one_of_renames_and_new_tables_gets_the_name(
+    def test_one_of_racing_renames_and_creates_gets_the_name(
         self, field: Field, racers: Team, maker: type[Action]
     ) -> None:
         prepare_own(field)
@@ -243,7 +243,7 @@ class TestOneName:
         field.check()
 
     @pytest.mark.parametrize("maker", [Create, Declare])
-    def test_one_of_namespaces_and_new_tables_gets_the_name(
+    def test_one_of_racing_namespaces_and_creates_gets_the_name(
         self, field: Field, racers: Team, maker: type[Action]
     ) -> None:
         raced = field.race(racers, Divided((), CreateNamespace(field.namespace), maker(field.namespace)))
@@ -252,7 +252,7 @@ class TestOneName:
         assert sorted(field.names() + [each for each in field.namespaces() if each != "s"]) == sorted(raced)
         field.check()
 
-    def test_one_of_renames_and_drops_wins(self, field: Field, racers: Team) -> None:
+    def test_one_of_racing_renames_and_drops_wins(self, field: Field, racers: Team) -> None:
         prepare(field, Create)
         raced = field.race(racers, Divided((), RenameAway(field.namespace), Drop(field.namespace)))
         winners = [the_winner(outcomes, losers=LOST_TABLE) for outcomes in raced.values()]
@@ -260,7 +260,7 @@ class TestOneName:
         assert len(field.names()) + len(field.dropped()) == ROUNDS
         field.check()
 
-    def test_one_creator_of_a_namespace_wins_and_its_properties_are_there(
+    def test_one_racing_create_of_a_namespace_wins_and_its_properties_are_kept(
         self, field: Field, racers: Team
     ) -> None:
         raced = field.race(racers, CreateNamespace(field.namespace))
@@ -270,7 +270,7 @@ class TestOneName:
             assert found == {"process": str(winner.process)}
         field.check()
 
-    def test_one_drop_and_one_undrop_of_a_namespace_win(self, field: Field, racers: Team) -> None:
+    def test_one_racing_drop_and_undrop_of_a_namespace_win(self, field: Field, racers: Team) -> None:
         prepare(field, CreateNamespace)
         for outcomes in field.race(racers, DropNamespace(field.namespace)).values():
             the_winner(outcomes, losers={NAMESPACE_NOT_FOUND})
@@ -282,7 +282,7 @@ class TestOneName:
 
 
 class TestManyNames:
-    def test_creators_of_different_tables_all_win(self, field: Field, racers: Team) -> None:
+    def test_racing_creates_of_different_tables_all_win(self, field: Field, racers: Team) -> None:
         raced = field.race(racers, WithUpkeep((), CreateOwn(field.namespace)))
         assert all(each.won for outcomes in raced.values() for each in outcomes), raced
         expected = [f"{name}_{process}" for name in raced for process in range(1, PROCESSES)]
@@ -291,7 +291,7 @@ class TestManyNames:
 
     @pytest.mark.parametrize("keeper", [None, 0], ids=["", "with upkeep"])
     @pytest.mark.parametrize("maker", ["create", "declare"])
-    def test_whatever_was_acknowledged_adds_up(
+    def test_acknowledged_operations_add_up_after_a_free_for_all(
         self, field: Field, racers: Team, maker: str, keeper: int | None
     ) -> None:
         action = FreeForAll(field.namespace, maker=maker, keeper=keeper)
@@ -331,7 +331,7 @@ def visible_by(events: list[Event]) -> Counter[str]:
     return Counter({name: tables for name, tables in count.items() if tables})
 
 
-def test_no_table_is_declared_in_a_namespace_that_is_dropped_meanwhile(field: Field, racers: Team) -> None:
+def test_no_table_is_declared_in_a_namespace_dropped_at_the_same_time(field: Field, racers: Team) -> None:
     prepare(field, CreateNamespace)
     raced = field.race(racers, Divided((), DropNamespace(field.namespace), _DeclareInside(field.namespace)))
     for name, outcomes in raced.items():

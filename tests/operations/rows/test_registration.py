@@ -51,7 +51,7 @@ def catalog(lake: Lake) -> DirectoryNamespace:
 
 
 class TestRoundTrips:
-    def test_a_directory_becomes_a_table_with_properties(self, lake: Lake, catalog: Any) -> None:
+    def test_registered_directory_becomes_a_table_with_properties(self, lake: Lake, catalog: Any) -> None:
         for path in ("r", "a/r"):
             answer = register(catalog, path, "loose", properties={"owner": "me"})
             assert answer.location == f"{lake.folder}/loose"
@@ -65,7 +65,7 @@ class TestRoundTrips:
             assert_gone(lake.open(), path)
             assert lake.table_files() == before, "files stay as they are"
 
-    def test_a_table_that_was_deregistered_comes_back_under_any_name(
+    def test_deregistered_table_can_be_registered_under_any_name(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, "a/t", 7)
@@ -77,7 +77,7 @@ class TestRoundTrips:
         assert_whole(lake.open(), "again", 7)
         assert directory(lake, "again") == place
 
-    def test_every_spelling_of_a_location_means_the_same_place(
+    def test_every_spelling_of_a_location_means_the_same_directory(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         root = str(lake.folder)
@@ -86,7 +86,7 @@ class TestRoundTrips:
             assert rows(catalog, "a/r") == [1, 2]
             deregister(catalog, "a/r")
 
-    def test_a_directory_further_down_works_too(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_nested_directory_can_be_registered(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         lance.write_dataset(numbers(5), str(lake.folder / "deep" / "er" / "x.lance"))
         register(catalog, "a/deep", "deep/er/x.lance")
         assert_whole(lake.open(), "a/deep", 5)
@@ -94,7 +94,9 @@ class TestRoundTrips:
         assert not (lake.folder / "deep" / "er" / "x.lance").exists()
         assert (lake.folder / "loose").exists()
 
-    def test_the_lifecycle_goes_on_from_there(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_registered_table_supports_the_whole_lifecycle(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         register(catalog, "a/r", "loose")
         drop(catalog, "a/r")
         catalog.undrop_table(["a", "r"])
@@ -103,7 +105,7 @@ class TestRoundTrips:
         drop(catalog, "r2", purge="true")
         assert not (lake.folder / "loose").exists()
 
-    def test_a_directory_made_by_v1_is_registered_in_place(self, v2: Lake) -> None:
+    def test_v1_directory_is_registered_in_place(self, v2: Lake) -> None:
         make(v2.open(V1), "t", 1)
         catalog = v2.open()
         spaces(catalog, "a")
@@ -114,7 +116,7 @@ class TestRoundTrips:
 
 class TestRefusals:
     @pytest.mark.parametrize("path", ["r", "a/r"])
-    def test_a_location_must_be_a_directory_below_the_root(
+    def test_location_must_be_a_directory_below_the_root(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         root = str(lake.folder)
@@ -132,7 +134,9 @@ class TestRefusals:
         assert lake.files() == before
         assert not exists(catalog, path)
 
-    def test_there_must_be_table_data(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_register_of_a_directory_without_table_data_is_not_found(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         (lake.folder / "empty").mkdir()
         (lake.folder / "other").mkdir()
         (lake.folder / "other" / "file").write_bytes(b"x")
@@ -144,7 +148,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("kind", ["live", "declared", "dropped", "renamed", "registered"])
     @pytest.mark.parametrize("owner", ["t", "a/t"])
-    def test_another_table_s_directory_is_refused_whatever_became_of_it(
+    def test_register_of_another_tables_directory_is_refused_in_every_state(
         self, owner: str, kind: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         place = _owned(lake, catalog, owner, kind)
@@ -159,7 +163,9 @@ class TestRefusals:
         assert lake.table_files() == before
         assert not exists(catalog, "a/thief")
 
-    def test_a_directory_that_holds_a_table_is_refused(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_register_of_a_directory_containing_a_table_is_refused(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         lance.write_dataset(numbers(5), str(lake.folder / "outer"))
         lance.write_dataset(numbers(6), str(lake.folder / "outer" / "in" / "inner"))
         register(catalog, "a/inner", "outer/in/inner")
@@ -172,7 +178,7 @@ class TestRefusals:
         register(catalog, "a/outer", "outer")
         assert_whole(catalog, "a/outer", 5)
 
-    def test_a_v1_table_s_directory_is_refused_live_or_dropped(self, compatible: Lake) -> None:
+    def test_register_of_a_live_or_dropped_v1_directory_is_refused(self, compatible: Lake) -> None:
         v1 = compatible.open(V1)
         make(v1, "live", 1)
         make(v1, "gone", 2)
@@ -189,7 +195,7 @@ class TestRefusals:
         catalog.undrop_table(["gone"])
         assert_whole(catalog, "gone", 2)
 
-    def test_inside_a_deregistered_table_there_is_no_other(self, compatible: Lake) -> None:
+    def test_register_inside_a_deregistered_table_is_refused(self, compatible: Lake) -> None:
         catalog = compatible.open()
         make(catalog, "t", 1)
         deregister(catalog, "t")
@@ -201,7 +207,7 @@ class TestRefusals:
         with refused(INVALID_INPUT):
             register(catalog, "t", "t.lance")
 
-    def test_the_namespace_must_exist_and_the_name_be_free(
+    def test_register_requires_an_existing_namespace_and_a_free_name(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, "a/t", 1)
@@ -223,7 +229,7 @@ class TestRefusals:
         with refused(TABLE_EXISTS):
             register(catalog, "a/r", "loose")
 
-    def test_a_link_out_of_the_root_is_not_followed(
+    def test_register_does_not_follow_links_out_of_the_root(
         self, lake: Lake, catalog: DirectoryNamespace, tmp_path: Path
     ) -> None:
         outside = tmp_path / "outside"
@@ -255,7 +261,7 @@ def _owned(lake: Lake, catalog: DirectoryNamespace, path: str, kind: str) -> str
 
 
 class TestOverwrite:
-    def test_it_takes_the_name_from_another_directory_whose_files_stay(
+    def test_register_overwrite_takes_the_name_and_keeps_the_old_files(
         self, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         make(catalog, "a/t", 7, properties={"n": "1"})
@@ -267,7 +273,9 @@ class TestOverwrite:
         register(catalog, "old", old)
         assert_whole(catalog, "old", 7)
 
-    def test_it_takes_the_name_from_a_root_table_too(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_register_overwrite_takes_the_name_of_a_root_table(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, "t", 7)
         old = directory(lake, "t")
         register(catalog, "t", "loose", mode="overwrite")
@@ -280,7 +288,9 @@ class TestOverwrite:
         assert_whole(lake.open(), "old", 7)
         assert_whole(lake.open(), "t", 1, 2)
 
-    def test_a_refused_one_changes_nothing(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_refused_register_overwrite_changes_nothing(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, "t", 7)
         make(catalog, "u", 8)
         make(catalog, "a/v", 9)
@@ -291,7 +301,7 @@ class TestOverwrite:
         assert lake.table_files() == before
         assert_whole(lake.open(), "t", 7)
 
-    def test_one_that_is_killed_half_way_can_be_done_again(
+    def test_interrupted_register_overwrite_can_be_repeated(
         self, compatible: Lake, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         catalog = compatible.open()
@@ -308,7 +318,9 @@ class TestOverwrite:
         register(catalog, "old", "t.lance")
         assert_whole(compatible.open(), "old", 7)
 
-    def test_a_protected_table_keeps_its_name(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_register_overwrite_of_a_protected_table_is_refused(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         for path in ("t", "a/t"):
             make(catalog, path, 7)
             catalog.protect(ident(path))
@@ -320,14 +332,14 @@ class TestOverwrite:
                 deregister(catalog, path)
             assert_whole(catalog, path, 7)
 
-    def test_a_namespace_keeps_its_name(self, catalog: DirectoryNamespace) -> None:
+    def test_register_overwrite_of_a_namespace_is_refused(self, catalog: DirectoryNamespace) -> None:
         with refused(TABLE_EXISTS):
             register(catalog, "a", "loose", mode="overwrite")
         assert tables(catalog, "a") == []
 
 
 class TestDeregisteredRootTables:
-    def test_the_name_is_free_and_gets_a_directory_of_its_own(self, compatible: Lake) -> None:
+    def test_name_of_a_deregistered_table_is_free_for_a_new_directory(self, compatible: Lake) -> None:
         catalog = compatible.open()
         make(catalog, "t", 1)
         deregister(catalog, "t")
@@ -339,7 +351,9 @@ class TestDeregisteredRootTables:
         register(catalog, "old", "t.lance")
         assert_whole(compatible.open(), "old", 1)
 
-    def test_it_comes_back_under_its_name_while_that_is_free(self, compatible: Lake) -> None:
+    def test_deregistered_table_can_be_registered_again_while_its_name_is_free(
+        self, compatible: Lake
+    ) -> None:
         catalog = compatible.open()
         make(catalog, "t", 1, properties={"n": "1"})
         deregister(catalog, "t")
@@ -352,7 +366,7 @@ class TestDeregisteredRootTables:
         assert describe(compatible.open(), "t").properties == {"n": "2"}
         assert directory(compatible, "t") == "t.lance"
 
-    def test_v1_clients_do_not_see_it_meanwhile(self, compatible: Lake) -> None:
+    def test_deregistered_table_is_hidden_from_v1_clients(self, compatible: Lake) -> None:
         catalog = compatible.open()
         make(catalog, "t", 1)
         deregister(catalog, "t")
@@ -362,7 +376,7 @@ class TestDeregisteredRootTables:
         assert_whole(catalog, "t", 1)
 
 
-def test_register_and_deregister_work_on_an_object_store_too(any_lake: Lake) -> None:
+def test_register_and_deregister_work_on_an_object_store(any_lake: Lake) -> None:
     catalog = any_lake.open()
     spaces(catalog, "a")
     place = make(catalog, "a/t", 1, properties={"n": "1"}).location

@@ -58,7 +58,7 @@ def inodes(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("old", "new"), MOVES, ids=lambda path: path)
-def test_the_files_stay_where_they_are_and_only_the_name_changes(
+def test_rename_changes_the_name_and_leaves_the_files_in_place(
     old: str, new: str, lake: Lake, catalog: DirectoryNamespace
 ) -> None:
     make(catalog, old, 1, properties={"owner": "me"})
@@ -78,7 +78,7 @@ def test_the_files_stay_where_they_are_and_only_the_name_changes(
     assert rows(lake.open(), new) == [1, 2, 3]
 
 
-def test_a_name_without_a_namespace_stays_in_its_own(catalog: DirectoryNamespace) -> None:
+def test_rename_without_a_namespace_stays_in_the_current_one(catalog: DirectoryNamespace) -> None:
     make(catalog, "a/t", 1)
     catalog.rename_table({"id": ["a", "t"], "new_table_name": "u"})
     assert_whole(catalog, "a/u", 1)
@@ -86,7 +86,7 @@ def test_a_name_without_a_namespace_stays_in_its_own(catalog: DirectoryNamespace
     assert_whole(catalog, "u", 1)
 
 
-def test_a_declared_table_can_be_renamed_and_then_written(catalog: DirectoryNamespace) -> None:
+def test_declared_table_can_be_renamed_and_then_written(catalog: DirectoryNamespace) -> None:
     for old, new in (("t", "a/u"), ("a/t", "u")):
         declare(catalog, old, properties={"n": "1"})
         rename(catalog, old, new)
@@ -98,7 +98,7 @@ def test_a_declared_table_can_be_renamed_and_then_written(catalog: DirectoryName
 
 
 class TestRefusals:
-    def test_a_name_that_is_taken_is_refused(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_rename_to_a_taken_name_is_refused(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         make(catalog, "t", 1)
         make(catalog, "a/t", 2)
         declare(catalog, "declared")
@@ -111,7 +111,7 @@ class TestRefusals:
         assert_whole(catalog, "t", 1)
         assert_whole(catalog, "a/t", 2)
 
-    def test_the_new_namespace_must_exist(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_rename_to_a_missing_namespace_is_refused(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         make(catalog, "t", 1)
         make(catalog, "a/t", 2)
         before = lake.files()
@@ -121,7 +121,7 @@ class TestRefusals:
                     rename(catalog, old, new)
         assert lake.files() == before
 
-    def test_there_must_be_such_a_table(self, catalog: DirectoryNamespace) -> None:
+    def test_rename_of_a_missing_or_dropped_table_is_not_found(self, catalog: DirectoryNamespace) -> None:
         make(catalog, "gone", 1)
         drop(catalog, "gone")
         make(catalog, "a/gone", 1)
@@ -133,7 +133,9 @@ class TestRefusals:
                 rename(catalog, old, "new")
         assert tables(catalog) == []
 
-    def test_a_bad_name_and_its_own_name_are_refused(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_rename_to_an_invalid_name_or_to_itself_is_refused(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, "t", 1)
         before = lake.files()
         for name in ("", "a$b", "a/b", "..", "__manifest", "__dropped", "x" * 221, "t"):
@@ -143,7 +145,7 @@ class TestRefusals:
             catalog.rename_table({"id": ["t"], "new_table_name": "u", "new_namespace_id": ["a$b"]})
         assert lake.files() == before
 
-    def test_a_directory_without_a_row_has_its_name_too(self, compatible: Lake) -> None:
+    def test_rename_to_the_name_of_a_directory_without_a_row_is_refused(self, compatible: Lake) -> None:
         make(compatible.open(V1), "v1", 1)
         catalog = compatible.open()
         spaces(catalog, "a")
@@ -155,8 +157,8 @@ class TestRefusals:
         assert_whole(catalog, "v1", 1)
 
 
-class TestNamesGoRound:
-    def test_three_tables_change_places(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+class TestReusedNames:
+    def test_three_tables_can_swap_names(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         for number, name in enumerate(("t", "u", "v")):
             make(catalog, name, number)
         for old, new in (("t", "a/t"), ("u", "t"), ("v", "u"), ("a/t", "v")):
@@ -171,7 +173,9 @@ class TestNamesGoRound:
         for number, name in enumerate(("t", "u", "v")):
             assert_whole(lake.open(), name, number)
 
-    def test_back_to_the_name_of_its_directory(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_table_can_be_renamed_back_to_the_name_of_its_directory(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, "t", 1, properties={"n": "1"})
         place = directory(lake, "t")
         for _ in range(2):
@@ -192,7 +196,7 @@ class TestNamesGoRound:
         make(catalog, "t", 3)
         assert_whole(lake.open(), "t", 3)
 
-    def test_the_old_name_can_be_used_again(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_old_name_can_be_used_again_after_a_rename(self, lake: Lake, catalog: DirectoryNamespace) -> None:
         for old, new in (("t", "a/moved"), ("a/t", "moved")):
             make(catalog, old, 1)
             rename(catalog, old, new)
@@ -211,7 +215,9 @@ class TestNamesGoRound:
             assert_whole(lake.open(), old, 4)
             assert_whole(lake.open(), new, 1)
 
-    def test_onto_the_name_of_a_dropped_table(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_table_can_be_renamed_to_the_name_of_a_dropped_table(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         for new in ("t", "a/t"):
             make(catalog, new, 1)
             drop(catalog, new)
@@ -227,7 +233,7 @@ class TestNamesGoRound:
 
 
 @pytest.mark.parametrize(("old", "new"), [("t", "a/u"), ("a/t", "u"), ("a/t", "a/u")], ids=lambda path: path)
-def test_the_lifecycle_goes_on_under_the_new_name(
+def test_lifecycle_continues_under_the_new_name(
     old: str, new: str, lake: Lake, catalog: DirectoryNamespace
 ) -> None:
     make(catalog, old, 1)
@@ -256,8 +262,8 @@ def test_the_lifecycle_goes_on_under_the_new_name(
     assert_whole(lake.open(), "other", 9)
 
 
-class TestSeenByOthers:
-    def test_no_client_that_lists_directories_sees_the_old_name(self, compatible: Lake) -> None:
+class TestOtherClients:
+    def test_clients_that_list_directories_do_not_see_the_old_name(self, compatible: Lake) -> None:
         catalog = compatible.open()
         spaces(catalog, "a")
         make(catalog, "t", 1)
@@ -273,7 +279,7 @@ class TestSeenByOthers:
         rename(catalog, "a/t", "t")
         assert_whole(compatible.open(V2), "t", 1)
 
-    def test_a_v1_client_cannot_bring_the_old_name_back(self, compatible: Lake) -> None:
+    def test_v1_client_cannot_reuse_the_old_name(self, compatible: Lake) -> None:
         catalog = compatible.open()
         make(catalog, "t", 1)
         rename(catalog, "t", "u")
@@ -301,7 +307,7 @@ class Killed(BaseException):
     """The client is gone; no handler of errors goes on from here."""
 
 
-class TestKilledBetweenTheSteps:
+class TestKilledRename:
     """The manifest says that the table has another name, the marker beside its directory does not yet."""
 
     @pytest.fixture(params=["sync.move_away", "sync.end_move"])
@@ -321,7 +327,7 @@ class TestKilledBetweenTheSteps:
                 rename(catalog, "t", "a/u")
         return compatible
 
-    def test_reads_see_it_under_the_new_name_alone(self, lake: Lake) -> None:
+    def test_reads_after_a_killed_rename_see_only_the_new_name(self, lake: Lake) -> None:
         before = lake.files()
         for mode in (COMPATIBILITY, V2):
             assert_gone(lake.open(mode), "t")
@@ -341,7 +347,7 @@ class TestKilledBetweenTheSteps:
         ],
         ids=["create", "write", "rename onto it", "namespace", "rename back", "migrate"],
     )
-    def test_the_next_operation_on_the_old_name_repairs_it(
+    def test_next_operation_on_the_old_name_repairs_a_killed_rename(
         self, act: Callable[[DirectoryNamespace], object], lake: Lake
     ) -> None:
         act(lake.open())
@@ -349,7 +355,7 @@ class TestKilledBetweenTheSteps:
         assert tables(lake.open(V1), include_declared=False).count("t") == 0
         assert not [row for row in lake.manifest_rows().values() if "moved_to" in (row["metadata"] or "")]
 
-    def test_what_is_not_there_is_refused_and_what_is_there_goes_on(self, lake: Lake) -> None:
+    def test_after_a_killed_rename_the_old_name_is_missing_and_the_new_one_works(self, lake: Lake) -> None:
         for attempt in (
             lambda: rename(lake.open(), "t", "new"),
             lambda: drop(lake.open(), "t"),
@@ -370,7 +376,7 @@ class TestKilledBetweenTheSteps:
         assert_whole(lake.open(), "t", 5)
 
 
-def test_a_table_is_renamed_on_an_object_store_too(any_lake: Lake) -> None:
+def test_rename_works_on_an_object_store(any_lake: Lake) -> None:
     catalog = any_lake.open()
     spaces(catalog, "a")
     make(catalog, "t", 1)

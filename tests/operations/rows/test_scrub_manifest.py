@@ -44,7 +44,7 @@ def location(catalog: relance.DirectoryNamespace, *parts: str) -> Path:
     return Path(str(catalog.describe_table({"id": list(parts)}).location))
 
 
-def test_nothing_is_wrong_with_what_we_write(catalog: relance.DirectoryNamespace) -> None:
+def test_scrub_finds_no_problems_in_a_healthy_catalog(catalog: relance.DirectoryNamespace) -> None:
     catalog.drop_table({"id": ["a", "t"]})
     catalog.drop_table({"id": ["home"]})
     catalog.rename_table({"id": catalog_table(catalog), "new_table_name": "u"})
@@ -57,7 +57,7 @@ def catalog_table(catalog: relance.DirectoryNamespace) -> list[str]:
     return ["r"]
 
 
-def test_duplicate_and_damaged_rows_are_named_and_left_alone(
+def test_scrub_reports_duplicate_and_corrupt_rows_and_leaves_them(
     catalog: relance.DirectoryNamespace, tmp_path: Path
 ) -> None:
     add_row(tmp_path, "a$t", "elsewhere")
@@ -76,7 +76,7 @@ def test_duplicate_and_damaged_rows_are_named_and_left_alone(
 
 
 @pytest.mark.parametrize("bad", ["", "../x", "__manifest", "a/../b", None])
-def test_a_location_that_cannot_be_a_tables_is_reported_and_never_deleted(
+def test_scrub_reports_an_invalid_location_and_deletes_nothing(
     catalog: relance.DirectoryNamespace, tmp_path: Path, bad: str | None
 ) -> None:
     add_row(tmp_path, "a$bad", bad)
@@ -84,7 +84,7 @@ def test_a_location_that_cannot_be_a_tables_is_reported_and_never_deleted(
     assert (tmp_path / "__manifest").is_dir()
 
 
-def test_rows_without_files_and_objects_without_a_namespace_are_reported(
+def test_scrub_reports_rows_without_files_and_objects_without_a_namespace(
     catalog: relance.DirectoryNamespace, tmp_path: Path
 ) -> None:
     shutil.rmtree(location(catalog, "a", "t"))
@@ -93,15 +93,13 @@ def test_rows_without_files_and_objects_without_a_namespace_are_reported(
     assert kinds(catalog.scrub()) == [("a$t", Problem.ROW_WITHOUT_FILES), ("gone$t", Problem.NO_NAMESPACE)]
 
 
-def test_a_directory_that_no_row_leads_to_is_reported(
-    catalog: relance.DirectoryNamespace, tmp_path: Path
-) -> None:
+def test_scrub_reports_a_directory_without_a_row(catalog: relance.DirectoryNamespace, tmp_path: Path) -> None:
     shutil.copytree(location(catalog, "a", "t"), tmp_path / "0123abcd_a$loser")
     assert kinds(catalog.scrub(repair=True)) == [("0123abcd_a$loser", Problem.ORPHAN_DIRECTORY)]
     assert (tmp_path / "0123abcd_a$loser").is_dir()
 
 
-def test_a_row_that_does_not_follow_its_marker_is_mended(
+def test_scrub_repairs_a_row_that_disagrees_with_its_marker(
     catalog: relance.DirectoryNamespace, tmp_path: Path, clock: ManualClock
 ) -> None:
     flat = relance.DirectoryNamespace(clock=clock, root=str(tmp_path), manifest_enabled="false")
@@ -113,7 +111,7 @@ def test_a_row_that_does_not_follow_its_marker_is_mended(
     assert [each.id for each in catalog.list_dropped_tables()] == [("home",)]
 
 
-def test_a_purge_whose_holder_is_gone_is_finished(
+def test_scrub_completes_a_purge_whose_holder_is_gone(
     catalog: relance.DirectoryNamespace, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog.drop_table({"id": ["a", "t"]})
@@ -129,7 +127,7 @@ def test_a_purge_whose_holder_is_gone_is_finished(
     assert catalog.list_dropped_tables() == []
 
 
-def test_a_manifest_of_the_future_is_explained_and_not_changed(
+def test_manifest_of_a_newer_release_is_explained_and_not_changed(
     catalog: relance.DirectoryNamespace, tmp_path: Path
 ) -> None:
     lance.dataset(f"{tmp_path}/__manifest").update_metadata({WRITER_FLAGS_KEY: str(1 << 60)})

@@ -40,8 +40,8 @@ from relance.errors import InternalError
 HASHED = re.compile(r"[0-9a-f]{8}_")
 
 
-class TestPlaces:
-    def test_a_table_in_a_namespace_lies_in_a_directory_of_its_own(self, lake: Lake) -> None:
+class TestDirectories:
+    def test_table_in_a_namespace_gets_a_hashed_directory(self, lake: Lake) -> None:
         catalog = lake.open()
         spaces(catalog, "a", "a/b")
         make(catalog, "a/t", 1)
@@ -55,7 +55,7 @@ class TestPlaces:
         assert_whole(catalog, "a/t", 1)
         assert_whole(catalog, "a/b/t", 2)
 
-    def test_a_root_table_lies_under_its_name_where_directories_count(self, compatible: Lake) -> None:
+    def test_root_table_in_compatibility_mode_is_stored_under_its_name(self, compatible: Lake) -> None:
         catalog = compatible.open()
         assert make(catalog, "t", 1).location == f"{compatible.folder}/t.lance"
         assert declare(catalog, "d").location == f"{compatible.folder}/d.lance"
@@ -63,7 +63,7 @@ class TestPlaces:
             assert tables(compatible.open(other)) == ["d", "t"]
             assert rows(compatible.open(other), "t") == [1]
 
-    def test_a_root_table_has_a_directory_of_its_own_where_they_do_not(self, v2: Lake) -> None:
+    def test_root_table_in_manifest_mode_gets_a_hashed_directory(self, v2: Lake) -> None:
         catalog = v2.open()
         make(catalog, "t", 1)
         declare(catalog, "d")
@@ -73,7 +73,7 @@ class TestPlaces:
         assert tables(v2.open({})) == ["d", "t"], "compatibility mode reads the manifest first"
         assert_whole(v2.open({}), "t", 1)
 
-    def test_the_same_id_never_gets_the_same_directory_again(self, v2: Lake) -> None:
+    def test_recreated_table_never_gets_the_same_directory(self, v2: Lake) -> None:
         catalog = v2.open()
         seen = set()
         for _ in range(3):
@@ -82,7 +82,7 @@ class TestPlaces:
             drop(catalog, "t", purge="true")
         assert len(seen) == 3
 
-    def test_directories_do_not_count_where_the_manifest_alone_does(self, v2: Lake) -> None:
+    def test_directories_are_ignored_in_manifest_only_mode(self, v2: Lake) -> None:
         make(v2.open(V1), "t", 1)
         catalog = v2.open()
         assert_gone(catalog, "t")
@@ -91,7 +91,7 @@ class TestPlaces:
         assert rows(v2.open(V1), "t") == [1]
 
     @pytest.mark.parametrize("path", ["t", "a/t"])
-    def test_declare_takes_no_location_but_its_own(self, path: str, lake: Lake) -> None:
+    def test_declare_accepts_only_its_own_location(self, path: str, lake: Lake) -> None:
         catalog = lake.open()
         spaces(catalog, "a")
         before = lake.files()
@@ -100,7 +100,7 @@ class TestPlaces:
                 declare(catalog, path, location=location)
         assert lake.files() == before
 
-    def test_a_very_long_id_works_from_end_to_end(self, lake: Lake) -> None:
+    def test_very_long_table_id_works_end_to_end(self, lake: Lake) -> None:
         catalog = lake.open()
         path = ""
         for depth in range(12):
@@ -120,7 +120,7 @@ class TestPlaces:
         assert_whole(catalog, two, 2)
 
     @pytest.mark.parametrize("name", ["naïve 😀", "it's [a]:b", "x.lance"])
-    def test_an_odd_name_works_from_end_to_end(self, name: str, lake: Lake) -> None:
+    def test_unusual_table_name_works_end_to_end(self, name: str, lake: Lake) -> None:
         catalog = lake.open()
         spaces(catalog, name)
         for path in (f"{name}/{name}", f"t {name}"):
@@ -136,8 +136,8 @@ class TestPlaces:
         assert lake.directories() == set()
 
 
-class TestNamespaceMustExist:
-    def test_nothing_is_written_in_a_namespace_that_does_not_exist(self, lake: Lake) -> None:
+class TestMissingNamespaces:
+    def test_write_into_a_missing_namespace_is_refused_and_writes_nothing(self, lake: Lake) -> None:
         catalog = lake.open()
         spaces(catalog, "a")
         make(catalog, "t", 1)
@@ -164,7 +164,7 @@ class TestNamespaceMustExist:
         assert lake.files() == before
         assert_whole(catalog, "t", 1)
 
-    def test_a_table_in_a_missing_namespace_is_not_found(self, lake: Lake) -> None:
+    def test_table_in_a_missing_namespace_is_not_found(self, lake: Lake) -> None:
         catalog = lake.open()
         spaces(catalog, "a")
         make(catalog, "t", 1)
@@ -189,7 +189,9 @@ class WithNamespace:
 
 @pytest.mark.parametrize("path", ["t", "a/t"])
 class TestCreateModes(WithNamespace):
-    def test_create_refuses_one_that_exists(self, path: str, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_create_of_an_existing_table_is_refused(
+        self, path: str, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         make(catalog, path, 1)
         before = lake.table_files()
         for mode in (None, "create", "Create", "CREATE"):
@@ -202,7 +204,9 @@ class TestCreateModes(WithNamespace):
             write(catalog, path, 2)
         assert lake.table_files() == before
 
-    def test_exist_ok_keeps_one_that_exists(self, path: str, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_exist_ok_keeps_an_existing_table(
+        self, path: str, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         assert make(catalog, path, 1, mode="exist_ok", properties={"n": "1"}).version == 1
         write(catalog, path, 2, mode="append")
         before = lake.files()
@@ -212,7 +216,7 @@ class TestCreateModes(WithNamespace):
             assert answer.location == describe(catalog, path).location
         assert lake.files() == before
 
-    def test_overwrite_writes_a_new_version_in_the_same_place(
+    def test_overwrite_adds_a_version_in_the_same_directory(
         self, path: str, catalog: DirectoryNamespace
     ) -> None:
         first = make(catalog, path, 1, mode="Overwrite")
@@ -225,7 +229,7 @@ class TestCreateModes(WithNamespace):
         assert rows(catalog, path) == [3]
         assert rows(catalog, path, version=2) == [2]
 
-    def test_a_declared_table_is_filled_where_it_was_declared(
+    def test_create_fills_a_declared_table_at_its_location(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         for mode in ("create", "exist_ok", "overwrite"):
@@ -241,7 +245,7 @@ class TestCreateModes(WithNamespace):
         write(catalog, path, 2, mode="append")
         assert_whole(catalog, path, 2)
 
-    def test_bad_input_is_refused_and_leaves_nothing(
+    def test_invalid_create_is_refused_and_leaves_nothing(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         before = lake.files()
@@ -255,7 +259,7 @@ class TestCreateModes(WithNamespace):
             declare(catalog, path, properties={"relance.id": "x"})
         assert lake.files() == before
 
-    def test_a_write_that_fails_leaves_nothing_to_see_and_the_name_free(
+    def test_failed_create_leaves_no_table_and_frees_the_name(
         self, path: str, lake: Lake, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(*_: object, **__: object) -> None:
@@ -283,14 +287,16 @@ def _failing(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("path", ["t", "a/t"])
 class TestProperties(WithNamespace):
-    def test_they_are_kept_and_returned(self, path: str, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_properties_are_stored_and_returned(
+        self, path: str, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         given = {"owner": "me", "é": '日本語 "quoted" it\'s', "empty": ""}
         assert make(catalog, path, 1, properties=given).properties == given
         assert describe(lake.open(), path).properties == given
         assert make(catalog, path, 9, mode="exist_ok", properties={"owner": "you"}).properties == given
         assert describe(lake.open(), path).properties == given
 
-    def test_a_declare_keeps_them_through_the_write_that_follows(
+    def test_properties_of_a_declare_survive_the_first_write(
         self, path: str, catalog: DirectoryNamespace
     ) -> None:
         assert declare(catalog, path, properties={"owner": "me"}).properties == {"owner": "me"}
@@ -299,7 +305,7 @@ class TestProperties(WithNamespace):
         assert make(catalog, path, 2, mode="overwrite").properties == {"owner": "me"}
         assert describe(catalog, path).properties == {"owner": "me"}
 
-    def test_a_declared_table_has_the_properties_of_its_declare(
+    def test_create_over_a_declared_table_cannot_change_its_properties(
         self, path: str, lake: Lake, catalog: DirectoryNamespace
     ) -> None:
         declare(catalog, path, properties={"owner": "me"})
@@ -310,14 +316,12 @@ class TestProperties(WithNamespace):
         assert lake.files() == before
         assert make(catalog, path, 1).properties == {"owner": "me"}
 
-    def test_overwrite_replaces_them_when_it_brings_some(
-        self, path: str, catalog: DirectoryNamespace
-    ) -> None:
+    def test_overwrite_replaces_properties_if_given(self, path: str, catalog: DirectoryNamespace) -> None:
         make(catalog, path, 1, properties={"a": "1", "b": "2"})
         assert make(catalog, path, 2, mode="overwrite", properties={"a": "3"}).properties == {"a": "3"}
         assert describe(catalog, path).properties == {"a": "3"}
 
-    def test_they_follow_the_table_through_its_life(self, path: str, catalog: DirectoryNamespace) -> None:
+    def test_properties_survive_drop_undrop_and_rename(self, path: str, catalog: DirectoryNamespace) -> None:
         make(catalog, path, 1, properties={"owner": "me"})
         dropped = drop(catalog, path)
         assert dropped["owner"] == "me"
@@ -327,7 +331,7 @@ class TestProperties(WithNamespace):
         assert describe(catalog, "a/new").properties == {"owner": "me"}
         assert deregister(catalog, "a/new").properties == {"owner": "me"}
 
-    def test_a_table_without_any_tells_none(self, path: str, catalog: DirectoryNamespace) -> None:
+    def test_table_without_properties_returns_none(self, path: str, catalog: DirectoryNamespace) -> None:
         assert make(catalog, path, 1, properties={}).properties is None
         assert describe(catalog, path).properties is None
 
@@ -350,7 +354,7 @@ class TestListing:
             drop(catalog, path)
         return catalog
 
-    def test_each_namespace_lists_its_own_tables_by_their_bytes(self, catalog: DirectoryNamespace) -> None:
+    def test_listing_of_a_namespace_is_sorted_by_utf_8_bytes(self, catalog: DirectoryNamespace) -> None:
         assert tables(catalog) == ["B", "declared", "t.x", "z", "日"]
         assert tables(catalog, "a") == ["declared", "t", "u"]
         assert tables(catalog, "a/b") == ["t"]
@@ -362,7 +366,9 @@ class TestListing:
             with refused(NAMESPACE_NOT_FOUND):
                 tables(catalog, path)
 
-    def test_all_tables_are_listed_by_the_bytes_of_their_ids(self, catalog: DirectoryNamespace) -> None:
+    def test_listing_of_all_tables_is_sorted_by_the_bytes_of_the_ids(
+        self, catalog: DirectoryNamespace
+    ) -> None:
         at_root = ["B", "declared", "t.x", "z", "日"]
         expected = sorted(
             (each.replace("/", "$") for each in (*at_root, *self.NESTED, "a/declared")), key=str.encode
@@ -375,7 +381,7 @@ class TestListing:
             found = _walk(catalog.list_all_tables, {"limit": limit, "include_declared": False})
             assert found == without
 
-    def test_pages_of_a_namespace(self, catalog: DirectoryNamespace) -> None:
+    def test_pages_list_every_table_of_a_namespace_once(self, catalog: DirectoryNamespace) -> None:
         for path in ("", "a", "é"):
             for declared in (True, False):
                 expected = tables(catalog, path, include_declared=declared)
@@ -387,7 +393,9 @@ class TestListing:
         assert tables(catalog, "a", page_token="d") == ["declared", "t", "u"]
         assert tables(catalog, page_token="dz") == ["t.x", "z", "日"]
 
-    def test_another_client_s_changes_are_seen_at_once(self, lake: Lake, catalog: DirectoryNamespace) -> None:
+    def test_changes_of_another_client_are_listed_immediately(
+        self, lake: Lake, catalog: DirectoryNamespace
+    ) -> None:
         other = lake.open()
         assert tables(other, "a/b") == ["t"]
         make(catalog, "a/b/new", 1)
@@ -414,7 +422,7 @@ def _walk(call: Any, request: dict[str, Any]) -> list[str]:
     raise AssertionError("the pages come to no end")
 
 
-def test_pylance_reads_and_writes_tables_of_namespaces(any_lake: Lake) -> None:
+def test_pylance_reads_and_writes_tables_in_namespaces(any_lake: Lake) -> None:
     catalog = any_lake.open()
     spaces(catalog, "a", "a/b")
     write(catalog, "a/b/t", 1, 2)

@@ -83,7 +83,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> StagedWrites:
     return StagedWrites({"root": str(tmp_path / "lake"), **MODES[mode]}, table)
 
 
-def test_a_table_appears_with_all_rows_at_the_commit_and_not_before(lake: StagedWrites) -> None:
+def test_created_table_is_visible_only_after_the_commit(lake: StagedWrites) -> None:
     plan, fragments = lake.write(WriteMode.CREATE)
     assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == []
     with pytest.raises(TableNotFoundError):
@@ -96,14 +96,14 @@ def test_a_table_appears_with_all_rows_at_the_commit_and_not_before(lake: Staged
         lake.write(WriteMode.CREATE)
 
 
-def test_appends_that_were_planned_at_once_both_land(lake: StagedWrites) -> None:
+def test_two_appends_planned_together_are_both_committed(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     first, second = lake.write(WriteMode.APPEND), lake.write(WriteMode.APPEND)
     assert [commit_write(lake.context, *each) for each in (first, second)] == [2, 3]
     assert lake.count() == 18
 
 
-def test_an_append_after_an_overwrite_of_the_same_columns_comes_after_it(lake: StagedWrites) -> None:
+def test_append_committed_after_an_overwrite_adds_to_it(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     append = lake.write(WriteMode.APPEND)
     lake.commit(WriteMode.OVERWRITE, ROWS.slice(0, 1))
@@ -111,7 +111,7 @@ def test_an_append_after_an_overwrite_of_the_same_columns_comes_after_it(lake: S
     assert lake.count() == 2 + 6
 
 
-def test_an_append_to_columns_that_are_gone_is_refused_and_leaves_no_file(lake: StagedWrites) -> None:
+def test_append_to_removed_columns_is_refused_and_leaves_no_files(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     append = lake.write(WriteMode.APPEND)
     lake.commit(WriteMode.OVERWRITE, pa.table({"b": ["x"]}))
@@ -122,7 +122,7 @@ def test_an_append_to_columns_that_are_gone_is_refused_and_leaves_no_file(lake: 
     assert lake.count() == 2
 
 
-def test_an_append_lands_although_the_planned_version_was_cleaned_up(lake: StagedWrites) -> None:
+def test_append_is_committed_although_its_planned_version_was_cleaned_up(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
     lake.commit(WriteMode.APPEND)
@@ -131,7 +131,7 @@ def test_an_append_lands_although_the_planned_version_was_cleaned_up(lake: Stage
     assert lake.count() == 18
 
 
-def test_an_append_to_a_table_with_a_new_column_lands(lake: StagedWrites) -> None:
+def test_append_to_a_table_with_a_new_column_is_committed(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
     lance.dataset(plan.uri).add_columns({"more": "a * 2"})
@@ -141,7 +141,7 @@ def test_an_append_to_a_table_with_a_new_column_lands(lake: StagedWrites) -> Non
     assert lance.dataset(plan.uri).to_table().column("more").null_count == 9
 
 
-def test_overwriting_a_dropped_table_revives_it_with_its_history(lake: StagedWrites) -> None:
+def test_overwrite_of_a_dropped_table_revives_it_with_its_history(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     lake.catalog.drop_table({"id": lake.table})
     with pytest.raises(TableNotFoundError, match="undrop"):
@@ -152,7 +152,7 @@ def test_overwriting_a_dropped_table_revives_it_with_its_history(lake: StagedWri
     assert (lake.count(), lance.dataset(plan.uri, version=1).count_rows()) == (2, 6)
 
 
-def test_a_drop_before_the_commit_stops_an_append_and_its_files_go(lake: StagedWrites) -> None:
+def test_append_to_a_table_dropped_before_the_commit_removes_its_files(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     before = lake.files()
     append = lake.write(WriteMode.APPEND)
@@ -162,7 +162,7 @@ def test_a_drop_before_the_commit_stops_an_append_and_its_files_go(lake: StagedW
     assert lake.files() == before
 
 
-def test_files_that_a_purge_took_are_never_committed(lake: StagedWrites) -> None:
+def test_files_removed_by_a_purge_are_never_committed(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     lake.catalog.drop_table({"id": lake.table})
     overwrite = lake.write(WriteMode.OVERWRITE)
@@ -174,7 +174,7 @@ def test_files_that_a_purge_took_are_never_committed(lake: StagedWrites) -> None
     assert lake.count() == 6
 
 
-def test_of_two_jobs_that_create_by_appending_none_loses_rows_in_silence(lake: StagedWrites) -> None:
+def test_second_append_that_creates_the_table_is_added_or_refused(lake: StagedWrites) -> None:
     first, second = lake.write(WriteMode.APPEND), lake.write(WriteMode.APPEND)
     assert commit_write(lake.context, *first) == 1
     if first[0].directory == second[0].directory:
@@ -187,34 +187,34 @@ def test_of_two_jobs_that_create_by_appending_none_loses_rows_in_silence(lake: S
         assert not any(second[0].directory in each for each in lake.files())
 
 
-def test_an_aborted_job_leaves_no_file_and_no_table(lake: StagedWrites) -> None:
+def test_aborted_write_leaves_no_files_and_no_table(lake: StagedWrites) -> None:
     abort_write(lake.context, *lake.write(WriteMode.CREATE))
     assert lake.files() == set()
     assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == []
     assert lake.commit(WriteMode.CREATE) == 1
 
 
-def test_a_job_killed_before_its_commit_does_not_stand_in_the_way(lake: StagedWrites) -> None:
+def test_write_killed_before_its_commit_does_not_block_the_next(lake: StagedWrites) -> None:
     lake.write(WriteMode.CREATE)
     assert lake.catalog.list_tables({"id": lake.table[:-1]}).tables == []
     assert lake.commit(WriteMode.CREATE) == 1
     assert lake.count() == 6
 
 
-def test_no_rows_give_an_empty_table(lake: StagedWrites) -> None:
+def test_write_of_no_rows_creates_an_empty_table(lake: StagedWrites) -> None:
     plan = plan_write(lake.context, WriteRequest(lake.table, WriteMode.CREATE, lambda _: ROWS.schema))
     assert write_batches(plan, []) == ()
     assert commit_write(lake.context, plan, ()) == 1
     assert lake.count() == 0
 
 
-def test_a_declared_table_is_created_by_an_append(lake: StagedWrites) -> None:
+def test_append_to_a_declared_table_creates_it(lake: StagedWrites) -> None:
     lake.catalog.declare_table({"id": lake.table})
     assert lake.commit(WriteMode.APPEND) == 1
     assert lake.count() == 6
 
 
-def test_stable_row_ids_and_the_size_of_files_are_as_asked(lake: StagedWrites) -> None:
+def test_stable_row_ids_and_file_size_options_are_applied(lake: StagedWrites) -> None:
     plan, fragments = lake.write(
         WriteMode.CREATE, files=FileOptions(max_rows_per_file=2, stable_row_ids=True)
     )
@@ -228,7 +228,9 @@ def _lose_answer(*_: object, **__: object) -> NoReturn:
     raise OutcomeUnknownError("no answer")
 
 
-def test_after_a_lost_answer_nothing_is_removed(lake: StagedWrites, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_with_a_lost_response_removes_no_files(
+    lake: StagedWrites, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
     before = lake.files()
@@ -239,7 +241,7 @@ def test_after_a_lost_answer_nothing_is_removed(lake: StagedWrites, monkeypatch:
     assert lake.files() == before
 
 
-def test_an_append_whose_outcome_cannot_be_looked_up_is_unknown_and_keeps_its_files(
+def test_append_with_an_unknown_outcome_keeps_its_files(
     lake: StagedWrites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.commit(WriteMode.CREATE)
@@ -260,7 +262,7 @@ def test_an_append_whose_outcome_cannot_be_looked_up_is_unknown_and_keeps_its_fi
     assert lake.files() == before
 
 
-def test_what_the_rows_raise_is_raised_as_it_was(lake: StagedWrites) -> None:
+def test_error_raised_by_the_row_source_is_passed_on(lake: StagedWrites) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from ROWS.to_batches()
         raise TableSchemaValidationError("column 'a' is broken")
@@ -271,7 +273,7 @@ def test_what_the_rows_raise_is_raised_as_it_was(lake: StagedWrites) -> None:
     assert lake.files() == set()
 
 
-def test_a_missing_namespace_is_an_error_unless_it_is_to_be_created(tmp_path: Path) -> None:
+def test_missing_namespace_is_an_error_unless_create_namespaces_is_set(tmp_path: Path) -> None:
     context = open_context(parse_properties({"root": os.fspath(tmp_path)}), SystemClock())
     request = WriteRequest(["a", "b", "t"], WriteMode.CREATE, lambda _: ROWS.schema)
     with pytest.raises(NamespaceNotFoundError):
@@ -283,7 +285,7 @@ def test_a_missing_namespace_is_an_error_unless_it_is_to_be_created(tmp_path: Pa
     assert commit_write(context, plan, write_batches(plan, ROWS.to_batches())) == 1
 
 
-def test_a_job_is_found_below_the_compaction_of_an_indexed_table(lake: StagedWrites) -> None:
+def test_landed_version_is_found_below_a_compaction_of_an_indexed_table(lake: StagedWrites) -> None:
     lake.commit(WriteMode.CREATE)
     plan, fragments = lake.write(WriteMode.APPEND)
     commit_write(lake.context, plan, fragments)
@@ -296,7 +298,7 @@ def test_a_job_is_found_below_the_compaction_of_an_indexed_table(lake: StagedWri
     assert lake.commit(WriteMode.APPEND) > 4
 
 
-def test_files_that_a_purge_has_listed_are_not_committed_although_they_are_still_there(
+def test_files_listed_by_a_purge_are_not_committed_even_if_they_still_exist(
     lake: StagedWrites,
 ) -> None:
     lake.commit(WriteMode.CREATE)
@@ -312,7 +314,7 @@ def test_files_that_a_purge_has_listed_are_not_committed_although_they_are_still
     assert not isinstance(lake.catalog.table_status(lake.table), Exists)
 
 
-def test_fields_are_the_same_text_whatever_the_order_of_their_metadata() -> None:
+def test_schema_fields_compare_equal_whatever_the_order_of_their_metadata() -> None:
     marks = {str(number): "x" for number in range(20)}
     fields = [pa.field("a", pa.struct([pa.field("b", pa.int64(), metadata=marks)]), metadata=marks)]
     seen = {fields_of(LanceSchema.from_pyarrow(pa.schema(fields))) for _ in range(20)}

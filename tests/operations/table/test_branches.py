@@ -28,7 +28,7 @@ def branched(catalog: DirectoryNamespace) -> DirectoryNamespace:
     return catalog
 
 
-def test_a_branch_has_versions_of_its_own(branched: DirectoryNamespace) -> None:
+def test_branch_has_its_own_versions(branched: DirectoryNamespace) -> None:
     assert opened(branched).version == 2
     assert versions(branched, "t", branch="work")[-1] == 3
     assert "name" in opened(branched).schema.names
@@ -36,7 +36,7 @@ def test_a_branch_has_versions_of_its_own(branched: DirectoryNamespace) -> None:
     assert describe(branched, "t", branch="work").version == 3
 
 
-def test_a_branch_says_where_it_began(branched: DirectoryNamespace) -> None:
+def test_branches_list_their_parent_branch_and_version(branched: DirectoryNamespace) -> None:
     call(branched, "create_table_branch", name="old", from_version=1)
     call(branched, "create_table_branch", name="team/next", from_branch="work")
     call(branched, "create_table_branch", name="again", from_branch="main", from_version=2)
@@ -51,7 +51,7 @@ def test_a_branch_says_where_it_began(branched: DirectoryNamespace) -> None:
     assert "name" not in opened(branched, "team/next").schema.names
 
 
-def test_branches_are_listed_by_name_a_page_at_a_time(branched: DirectoryNamespace) -> None:
+def test_branches_are_listed_by_name_in_pages(branched: DirectoryNamespace) -> None:
     for name in ("c", "a", "b"):
         call(branched, "create_table_branch", name=name)
     assert list(call(branched, "list_table_branches").branches) == ["a", "b", "c", "work"]
@@ -61,20 +61,22 @@ def test_branches_are_listed_by_name_a_page_at_a_time(branched: DirectoryNamespa
     assert (list(rest.branches), rest.page_token) == (["c", "work"], None)
 
 
-def test_a_branch_can_be_deleted_and_made_again(branched: DirectoryNamespace) -> None:
+def test_deleted_branch_can_be_created_again(branched: DirectoryNamespace) -> None:
     call(branched, "delete_table_branch", name="work")
     assert call(branched, "list_table_branches").branches == {}
     call(branched, "create_table_branch", name="work")
     assert "name" in opened(branched, "work").schema.names
 
 
-def test_a_branch_that_others_build_on_stays(place: LocalPlace, branched: DirectoryNamespace) -> None:
+def test_delete_of_a_branch_with_child_branches_is_refused(
+    place: LocalPlace, branched: DirectoryNamespace
+) -> None:
     call(branched, "create_table_branch", name="next", from_branch="work")
     with refused_unchanged(place, INVALID_TABLE_STATE):
         call(branched, "delete_table_branch", name="work")
 
 
-def test_a_branch_with_a_tag_stays(place: LocalPlace, branched: DirectoryNamespace) -> None:
+def test_delete_of_a_tagged_branch_is_refused(place: LocalPlace, branched: DirectoryNamespace) -> None:
     call(branched, "create_table_tag", tag="there", version=3, branch="work")
     with refused_unchanged(place, INVALID_TABLE_STATE):
         call(branched, "delete_table_branch", name="work")
@@ -100,7 +102,7 @@ for _name in BAD_NAMES:
 
 
 @pytest.mark.parametrize("case", BAD_REQUESTS)
-def test_a_bad_request_is_refused_and_changes_nothing(
+def test_invalid_branch_request_is_refused_and_changes_nothing(
     place: LocalPlace, branched: DirectoryNamespace, case: str
 ) -> None:
     code, operation, fields = BAD_REQUESTS[case]

@@ -26,7 +26,7 @@ BACKFILL = "alter_table_backfill_columns"
 SCHEMA_METADATA, FIELD_METADATA = "update_table_schema_metadata", "update_field_metadata"
 
 
-def test_columns_are_added_from_expressions(catalog: DirectoryNamespace) -> None:
+def test_columns_can_be_added_from_expressions(catalog: DirectoryNamespace) -> None:
     new = [{"name": "next", "expression": "id + 1"}, {"name": "loud", "expression": "upper(name)"}]
     assert call(catalog, ADD, new_columns=new).version == 2
     assert opened(catalog).to_table(columns=["next", "loud"]).slice(0, 1).to_pylist() == [
@@ -34,7 +34,7 @@ def test_columns_are_added_from_expressions(catalog: DirectoryNamespace) -> None
     ]
 
 
-def test_columns_are_renamed_tightened_and_cast(catalog: DirectoryNamespace) -> None:
+def test_columns_can_be_renamed_cast_and_made_non_nullable(catalog: DirectoryNamespace) -> None:
     alterations = [
         {"path": "id", "rename": "number", "data_type": {"type": "int32"}},
         {"path": "place.city", "rename": "town"},
@@ -48,14 +48,14 @@ def test_columns_are_renamed_tightened_and_cast(catalog: DirectoryNamespace) -> 
     assert schema.field("place").type.field(0).name == "town"
 
 
-def test_columns_are_dropped(catalog: DirectoryNamespace) -> None:
+def test_columns_can_be_dropped(catalog: DirectoryNamespace) -> None:
     dropped = call(catalog, DROP, columns=["name", "vector"])
     assert dropped.version == 2
     assert dropped.transaction_id == opened(catalog).read_transaction(2).uuid
     assert opened(catalog).schema.names == ["id", "labels", "place"]
 
 
-def test_changes_on_a_branch_leave_main_alone(catalog: DirectoryNamespace) -> None:
+def test_column_changes_on_a_branch_leave_main_unchanged(catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_branch", name="work")
     call(catalog, ADD, new_columns=[{"name": "next", "expression": "id + 1"}], branch="work")
     call(catalog, ALTER, alterations=[{"path": "next", "rename": "after"}], branch="work")
@@ -69,14 +69,14 @@ def test_changes_on_a_branch_leave_main_alone(catalog: DirectoryNamespace) -> No
     assert opened(catalog).schema.metadata in ({}, None)
 
 
-def test_schema_metadata_is_merged_and_told(catalog: DirectoryNamespace) -> None:
+def test_schema_metadata_is_merged_and_returned(catalog: DirectoryNamespace) -> None:
     call(catalog, SCHEMA_METADATA, metadata={"owner": "me", "site": "here"})
     told = call(catalog, SCHEMA_METADATA, metadata={"owner": "you"})
     assert told.metadata == {"owner": "you", "site": "here"}
     assert told.transaction_id == opened(catalog).read_transaction(3).uuid
 
 
-def test_no_schema_metadata_makes_no_version(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_empty_schema_metadata_makes_no_version(place: LocalPlace, catalog: DirectoryNamespace) -> None:
     call(catalog, SCHEMA_METADATA, metadata={"owner": "me"})
     before = place.files()
     told = call(catalog, SCHEMA_METADATA, metadata={})
@@ -165,7 +165,7 @@ BAD_REQUESTS: dict[str, tuple[int, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", BAD_REQUESTS)
-def test_a_bad_request_is_refused_and_changes_nothing(
+def test_invalid_column_request_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, case: str
 ) -> None:
     code, operation, fields = BAD_REQUESTS[case]
@@ -173,7 +173,9 @@ def test_a_bad_request_is_refused_and_changes_nothing(
         call(catalog, operation, **fields)
 
 
-def test_a_column_with_nulls_stays_nullable(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_column_with_nulls_cannot_be_made_non_nullable(
+    place: LocalPlace, catalog: DirectoryNamespace
+) -> None:
     call(catalog, ADD, new_columns=[{"name": "none", "expression": "nullif(id, 0)"}])
     with refused_unchanged(place, INVALID_INPUT):
         call(catalog, ALTER, alterations=[{"path": "none", "nullable": False}])
@@ -199,12 +201,12 @@ TYPES = [
 
 
 @pytest.mark.parametrize("data_type", TYPES, ids=str)
-def test_a_data_type_as_describe_table_tells_it_is_understood(data_type: pa.DataType) -> None:
+def test_data_types_returned_by_describe_table_are_parsed(data_type: pa.DataType) -> None:
     (field,) = schema_to_json(pa.schema([("x", data_type)])).fields
     assert parse_data_type(field.type.model_dump(exclude_none=True)) == data_type
 
 
-def test_a_type_of_time_needs_its_unit() -> None:
+def test_time_types_require_a_valid_unit() -> None:
     assert parse_data_type({"type": "timestamp", "unit": "us", "timezone": "UTC"}) == pa.timestamp(
         "us", "UTC"
     )
@@ -224,6 +226,6 @@ def test_a_type_of_time_needs_its_unit() -> None:
 @pytest.mark.parametrize(
     "bad", [{}, {"type": "magic"}, {"type": "list"}, {"type": "fixed_size_binary", "length": -1}], ids=str
 )
-def test_a_data_type_that_is_none_is_refused(bad: dict[str, Any]) -> None:
+def test_invalid_data_type_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         parse_data_type(bad)

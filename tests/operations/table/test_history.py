@@ -21,7 +21,7 @@ from relance import DirectoryNamespace
 from relance.operations.table.stats import summarise
 
 
-def test_restore_makes_a_new_version_with_the_old_content(catalog: DirectoryNamespace) -> None:
+def test_restore_adds_a_version_with_the_old_content(catalog: DirectoryNamespace) -> None:
     call(catalog, "alter_table_drop_columns", columns=["name"])
     restored = call(catalog, "restore_table", version=1)
     assert opened(catalog).version == 3
@@ -29,7 +29,7 @@ def test_restore_makes_a_new_version_with_the_old_content(catalog: DirectoryName
     assert restored.transaction_id == opened(catalog).read_transaction(3).uuid
 
 
-def test_restore_on_a_branch_leaves_main_alone(catalog: DirectoryNamespace) -> None:
+def test_restore_on_a_branch_leaves_main_unchanged(catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_branch", name="work")
     call(catalog, "alter_table_drop_columns", columns=["name"], branch="work")
     call(catalog, "alter_table_drop_columns", columns=["labels"], branch="work")
@@ -38,7 +38,7 @@ def test_restore_on_a_branch_leaves_main_alone(catalog: DirectoryNamespace) -> N
     assert opened(catalog, "work").schema.names == ["id", "labels", "place", "vector"]
 
 
-def test_a_transaction_is_found_by_version_and_by_id(catalog: DirectoryNamespace) -> None:
+def test_transaction_is_found_by_version_and_by_id(catalog: DirectoryNamespace) -> None:
     made = call(catalog, "create_table_index", column="id", index_type="BTREE")
     told = call(catalog, "describe_transaction", id=["t", "2"])
     assert told.status == "SUCCEEDED"
@@ -58,7 +58,7 @@ def test_a_transaction_is_found_by_version_and_by_id(catalog: DirectoryNamespace
     assert (accepted.status, accepted.properties) == (told.status, told.properties)
 
 
-def test_a_transaction_of_a_branch_is_found_by_its_id(catalog: DirectoryNamespace) -> None:
+def test_transaction_of_a_branch_is_found_by_its_id(catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_branch", name="work")
     made = call(catalog, "create_table_index", column="id", index_type="BTREE", branch="work")
     told = call(catalog, "describe_transaction", id=["t", made.transaction_id])
@@ -79,7 +79,7 @@ def test_statistics_count_live_rows(catalog: DirectoryNamespace) -> None:
     assert (fragments.lengths.min, fragments.lengths.max, fragments.lengths.mean) == (30, 290, 160)
 
 
-def test_statistics_of_a_branch_are_of_the_branch(catalog: DirectoryNamespace) -> None:
+def test_statistics_of_a_branch_count_only_the_branch(catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_branch", name="work")
     call(catalog, "create_table_index", column="id", index_type="BTREE", branch="work")
     assert call(catalog, "get_table_stats", branch="work").num_indices == 1
@@ -93,7 +93,7 @@ def test_statistics_of_an_empty_table_are_zero(place: LocalPlace) -> None:
     assert (stats.num_rows, stats.fragment_stats.num_fragments, stats.fragment_stats.lengths.max) == (0, 0, 0)
 
 
-def test_percentiles_are_lengths_that_occur() -> None:
+def test_percentiles_are_values_that_occur() -> None:
     told = summarise(range(1, 101))
     assert (told.min, told.p25, told.p50, told.p75, told.p99, told.max) == (1, 25, 50, 75, 99, 100)
 
@@ -145,7 +145,7 @@ BAD_REQUESTS: dict[str, tuple[int, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", BAD_REQUESTS)
-def test_a_bad_request_is_refused_and_changes_nothing(
+def test_invalid_history_request_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, case: str
 ) -> None:
     code, operation, fields = BAD_REQUESTS[case]
@@ -162,7 +162,7 @@ READS = [
 
 
 @pytest.mark.parametrize("operation", READS)
-def test_a_table_without_a_version_is_not_found(place: LocalPlace, operation: str) -> None:
+def test_read_of_a_table_without_a_version_is_not_found(place: LocalPlace, operation: str) -> None:
     catalog = place.open()
     declare(catalog, "t")
     with refused_unchanged(place, TABLE_NOT_FOUND):
@@ -170,13 +170,15 @@ def test_a_table_without_a_version_is_not_found(place: LocalPlace, operation: st
 
 
 @pytest.mark.parametrize("operation", READS)
-def test_a_dropped_table_is_not_found(place: LocalPlace, catalog: DirectoryNamespace, operation: str) -> None:
+def test_read_of_a_dropped_table_is_not_found(
+    place: LocalPlace, catalog: DirectoryNamespace, operation: str
+) -> None:
     catalog.drop_table({"id": ["t"]})
     with refused_unchanged(place, TABLE_NOT_FOUND):
         call(catalog, operation)
 
 
-def test_create_empty_table_declares_and_warns(place: LocalPlace) -> None:
+def test_create_empty_table_declares_and_warns_of_deprecation(place: LocalPlace) -> None:
     catalog = place.open()
     with pytest.warns(DeprecationWarning, match="use declare_table"):
         made = catalog.create_empty_table({"id": ["e"]})
@@ -190,7 +192,7 @@ def test_create_empty_table_declares_and_warns(place: LocalPlace) -> None:
         catalog.create_empty_table({"id": ["f"], "mode": "overwrite"})
 
 
-def test_a_table_in_a_namespace_is_reached_the_same_way(place: LocalPlace) -> None:
+def test_table_in_a_namespace_supports_the_same_operations(place: LocalPlace) -> None:
     catalog = place.open()
     if place.mode == V1:
         with refused(UNSUPPORTED):

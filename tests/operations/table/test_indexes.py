@@ -44,7 +44,7 @@ def details(catalog: DirectoryNamespace, name: str) -> Any:
 
 
 @pytest.mark.parametrize("index_type", VECTOR_TYPES)
-def test_every_vector_index_is_built_and_found(catalog: DirectoryNamespace, index_type: str) -> None:
+def test_vector_index_of_every_type_is_built_and_listed(catalog: DirectoryNamespace, index_type: str) -> None:
     made = call(
         catalog, "create_table_index", column="vector", index_type=index_type, num_partitions=1, name="near"
     )
@@ -60,7 +60,7 @@ def test_every_vector_index_is_built_and_found(catalog: DirectoryNamespace, inde
 
 @pytest.mark.parametrize("operation", ["create_table_index", "create_table_scalar_index"])
 @pytest.mark.parametrize("index_type", SCALAR_TYPES)
-def test_every_scalar_index_is_built_by_either_operation(
+def test_scalar_index_of_every_type_is_built_by_either_operation(
     catalog: DirectoryNamespace, operation: str, index_type: str
 ) -> None:
     column, told = SCALAR_TYPES[index_type]
@@ -72,18 +72,18 @@ def test_every_scalar_index_is_built_by_either_operation(
 
 
 @pytest.mark.parametrize("text", ["btree", "BTree", "B_TREE"])
-def test_a_type_may_be_written_in_any_case(catalog: DirectoryNamespace, text: str) -> None:
+def test_index_type_may_be_written_in_any_case(catalog: DirectoryNamespace, text: str) -> None:
     call(catalog, "create_table_index", column="id", index_type=text)
     assert indexes(catalog) == ["id_idx"]
 
 
-def test_a_field_inside_a_column_can_have_an_index(catalog: DirectoryNamespace) -> None:
+def test_nested_field_can_be_indexed(catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_index", column="place.city", index_type="BTREE", name="city")
     (index,) = call(catalog, "list_table_indices").indexes
     assert index.columns == ["place.city"]
 
 
-def test_the_parameters_of_a_vector_index_reach_lance(catalog: DirectoryNamespace) -> None:
+def test_vector_index_parameters_are_passed_to_lance(catalog: DirectoryNamespace) -> None:
     call(
         catalog,
         "create_table_index",
@@ -108,12 +108,12 @@ def test_the_parameters_of_a_vector_index_reach_lance(catalog: DirectoryNamespac
     assert call(catalog, "describe_table_index_stats", index_name="near").distance_type == "cosine"
 
 
-def test_the_target_size_of_a_partition_reaches_lance(catalog: DirectoryNamespace) -> None:
+def test_target_partition_size_is_passed_to_lance(catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_index", column="vector", index_type="IVF_FLAT", target_partition_size=100)
     assert details(catalog, "vector_idx")["target_partition_size"] == 100
 
 
-def test_the_parameters_of_a_text_index_reach_lance(catalog: DirectoryNamespace) -> None:
+def test_text_index_parameters_are_passed_to_lance(catalog: DirectoryNamespace) -> None:
     wanted = {
         "with_position": True,
         "base_tokenizer": "whitespace",
@@ -171,7 +171,7 @@ BAD_REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", BAD_REQUESTS)
-def test_a_bad_request_is_refused_and_changes_nothing(
+def test_invalid_index_request_is_refused_and_changes_nothing(
     place: LocalPlace, catalog: DirectoryNamespace, case: str
 ) -> None:
     code, fields = BAD_REQUESTS[case]
@@ -179,7 +179,7 @@ def test_a_bad_request_is_refused_and_changes_nothing(
         call(catalog, "create_table_index", **fields)
 
 
-def test_a_name_that_is_taken_is_refused(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_index_with_a_taken_name_is_refused(place: LocalPlace, catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_index", column="id", index_type="BTREE")
     with refused_unchanged(place, INDEX_EXISTS):
         call(catalog, "create_table_index", column="id", index_type="BITMAP")
@@ -187,12 +187,14 @@ def test_a_name_that_is_taken_is_refused(place: LocalPlace, catalog: DirectoryNa
         call(catalog, "create_table_index", column="vector", index_type="IVF_FLAT", name="id_idx")
 
 
-def test_the_scalar_operation_refuses_vector_indexes(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_scalar_index_operation_refuses_vector_indexes(
+    place: LocalPlace, catalog: DirectoryNamespace
+) -> None:
     with refused_unchanged(place, INVALID_INPUT):
         call(catalog, "create_table_scalar_index", column="vector", index_type="IVF_FLAT")
 
 
-def test_indexes_are_listed_by_name_a_page_at_a_time(catalog: DirectoryNamespace) -> None:
+def test_indexes_are_listed_by_name_in_pages(catalog: DirectoryNamespace) -> None:
     for name in ("c", "a", "d", "b"):
         call(catalog, "create_table_index", column="id", index_type="BTREE", name=name)
     assert indexes(catalog) == ["a", "b", "c", "d"]
@@ -203,7 +205,7 @@ def test_indexes_are_listed_by_name_a_page_at_a_time(catalog: DirectoryNamespace
     assert second.page_token is None
 
 
-def test_a_listing_is_of_the_version_that_is_asked_for(catalog: DirectoryNamespace) -> None:
+def test_indexes_are_listed_for_the_requested_version(catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_index", column="id", index_type="BTREE")
     assert indexes(catalog, version=1) == []
     with refused(VERSION_NOT_FOUND):
@@ -212,7 +214,7 @@ def test_a_listing_is_of_the_version_that_is_asked_for(catalog: DirectoryNamespa
         call(catalog, "describe_table_index_stats", index_name="id_idx", version=1)
 
 
-def test_rows_that_came_after_the_index_are_not_indexed(catalog: DirectoryNamespace) -> None:
+def test_rows_added_after_the_index_count_as_unindexed(catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_index", column="id", index_type="BTREE")
     opened(catalog).insert(ROWS.slice(0, 40), mode="append")
     (index,) = call(catalog, "list_table_indices").indexes
@@ -221,7 +223,7 @@ def test_rows_that_came_after_the_index_are_not_indexed(catalog: DirectoryNamesp
     assert (stats.num_indexed_rows, stats.num_unindexed_rows) == (COUNT, 40)
 
 
-def test_an_index_can_be_dropped(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_index_can_be_dropped_once(place: LocalPlace, catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_index", column="id", index_type="BTREE")
     assert call(catalog, "drop_table_index", index_name="id_idx").transaction_id
     assert indexes(catalog) == []
@@ -230,7 +232,7 @@ def test_an_index_can_be_dropped(place: LocalPlace, catalog: DirectoryNamespace)
 
 
 @pytest.mark.parametrize("operation", ["describe_table_index_stats", "drop_table_index"])
-def test_an_index_must_be_named_and_exist(
+def test_index_operations_require_the_name_of_an_existing_index(
     place: LocalPlace, catalog: DirectoryNamespace, operation: str
 ) -> None:
     with refused_unchanged(place, INVALID_INPUT):
@@ -239,7 +241,7 @@ def test_an_index_must_be_named_and_exist(
         call(catalog, operation, index_name="nope")
 
 
-def test_an_index_on_a_branch_is_on_that_branch_alone(catalog: DirectoryNamespace) -> None:
+def test_index_on_a_branch_exists_only_there(catalog: DirectoryNamespace) -> None:
     call(catalog, "create_table_branch", name="work")
     call(catalog, "create_table_index", column="id", index_type="BTREE", branch="work")
     call(catalog, "create_table_index", column="vector", index_type="IVF_FLAT", branch="work")
@@ -253,7 +255,7 @@ def test_an_index_on_a_branch_is_on_that_branch_alone(catalog: DirectoryNamespac
     assert heads(catalog) == (1, 4)
 
 
-def test_an_empty_table_can_have_indexes(place: LocalPlace) -> None:
+def test_empty_table_can_be_indexed(place: LocalPlace) -> None:
     catalog = place.open()
     create(catalog, "t", ROWS.slice(0, 0))
     call(catalog, "create_table_index", column="id", index_type="BTREE")

@@ -32,19 +32,23 @@ def managed(request: pytest.FixtureRequest, tmp_path: Path) -> DirectoryNamespac
 
 
 @pytest.mark.parametrize("operation", WRITES)
-def test_a_new_version_has_its_row(managed: DirectoryNamespace, tmp_path: Path, operation: str) -> None:
+def test_table_operation_records_its_version_in_the_manifest(
+    managed: DirectoryNamespace, tmp_path: Path, operation: str
+) -> None:
     call(managed, operation, **WRITES[operation])
     assert version_rows(tmp_path, "t") == [1, 2]
 
 
-def test_a_version_of_a_branch_has_none(managed: DirectoryNamespace, tmp_path: Path) -> None:
+def test_branch_version_is_not_recorded_in_the_manifest(managed: DirectoryNamespace, tmp_path: Path) -> None:
     call(managed, "create_table_branch", name="work")
     call(managed, "alter_table_drop_columns", columns=["name"], branch="work")
     managed.list_table_versions({"id": ["t"]})
     assert version_rows(tmp_path, "t") == [1]
 
 
-def test_rows_and_files_stay_in_step(managed: DirectoryNamespace, tmp_path: Path) -> None:
+def test_version_rows_and_files_agree_after_table_operations(
+    managed: DirectoryNamespace, tmp_path: Path
+) -> None:
     call(managed, "update_table_schema_metadata", metadata={"a": "b"})
     call(managed, "alter_table_drop_columns", columns=["name"])
     listed = managed.list_table_versions({"id": ["t"]}).versions

@@ -49,7 +49,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_every_operation_works_in_a_bucket(stored: DirectoryNamespace) -> None:
+def test_every_table_operation_works_on_s3(stored: DirectoryNamespace) -> None:
     for operation, fields in STEPS:
         call(stored, operation, **fields)
     versions = stored.list_table_versions({"id": ["t"]}).versions

@@ -54,7 +54,7 @@ def _race(place: LocalPlace, operation: str, fields: dict[str, Any]) -> list[int
 
 
 @pytest.mark.parametrize("operation", ONE_WINNER)
-def test_of_several_that_make_the_same_change_one_succeeds(
+def test_one_of_several_identical_concurrent_changes_succeeds(
     place: LocalPlace, catalog: DirectoryNamespace, operation: str
 ) -> None:
     codes, fields = ONE_WINNER[operation]
@@ -65,7 +65,9 @@ def test_of_several_that_make_the_same_change_one_succeeds(
 
 
 @pytest.mark.parametrize("operation", SOME_WINNER)
-def test_those_that_lose_are_told_how(place: LocalPlace, catalog: DirectoryNamespace, operation: str) -> None:
+def test_losers_of_a_race_get_a_documented_error_code(
+    place: LocalPlace, catalog: DirectoryNamespace, operation: str
+) -> None:
     codes, fields = SOME_WINNER[operation]
     call(catalog, "create_table_tag", tag="old", version=1)
     call(catalog, "create_table_branch", name="old")
@@ -74,7 +76,9 @@ def test_those_that_lose_are_told_how(place: LocalPlace, catalog: DirectoryNames
     assert {each for each in outcomes if each != "ok"} <= codes | {CONCURRENT_MODIFICATION}
 
 
-def test_a_tag_that_lance_cannot_read_is_told_of(place: LocalPlace, catalog: DirectoryNamespace) -> None:
+def test_tag_that_lance_cannot_read_is_an_invalid_table_state(
+    place: LocalPlace, catalog: DirectoryNamespace
+) -> None:
     opened(catalog).tags.create("é", 1)  # Lance writes it under a name under which it does not look for it
     with refused_unchanged(place, INVALID_TABLE_STATE):
         call(catalog, "list_table_tags")

@@ -32,7 +32,7 @@ def version_of(catalog: DirectoryNamespace, tag: str) -> int:
     return version
 
 
-def test_a_tag_names_a_version(tagged: DirectoryNamespace) -> None:
+def test_tag_points_to_a_version(tagged: DirectoryNamespace) -> None:
     assert version_of(tagged, "first") == 1
     assert describe(tagged, "t", tag="first").version == 1
     listed = call(tagged, "list_table_tags").tags
@@ -40,14 +40,14 @@ def test_a_tag_names_a_version(tagged: DirectoryNamespace) -> None:
     assert listed["first"].manifest_size > 0
 
 
-def test_a_tag_can_move_and_go(tagged: DirectoryNamespace) -> None:
+def test_tag_can_be_moved_and_deleted(tagged: DirectoryNamespace) -> None:
     call(tagged, "update_table_tag", tag="first", version=2)
     assert version_of(tagged, "first") == 2
     call(tagged, "delete_table_tag", tag="first")
     assert call(tagged, "list_table_tags").tags == {}
 
 
-def test_tags_are_listed_by_name_a_page_at_a_time(tagged: DirectoryNamespace) -> None:
+def test_tags_are_listed_by_name_in_pages(tagged: DirectoryNamespace) -> None:
     for tag in ("c", "a", "b"):
         call(tagged, "create_table_tag", tag=tag, version=1)
     assert list(call(tagged, "list_table_tags").tags) == ["a", "b", "c", "first"]
@@ -57,7 +57,7 @@ def test_tags_are_listed_by_name_a_page_at_a_time(tagged: DirectoryNamespace) ->
     assert (list(rest.tags), rest.page_token) == (["first"], None)
 
 
-def test_a_tag_can_name_a_version_of_a_branch(tagged: DirectoryNamespace) -> None:
+def test_tag_can_point_to_a_version_of_a_branch(tagged: DirectoryNamespace) -> None:
     call(tagged, "create_table_branch", name="work")
     call(tagged, "alter_table_drop_columns", columns=["name"], branch="work")
     call(tagged, "create_table_tag", tag="there", version=3, branch="work")
@@ -88,7 +88,7 @@ for _name in BAD_NAMES:
 
 
 @pytest.mark.parametrize("case", BAD_REQUESTS)
-def test_a_bad_request_is_refused_and_changes_nothing(
+def test_invalid_tag_request_is_refused_and_changes_nothing(
     place: LocalPlace, tagged: DirectoryNamespace, case: str
 ) -> None:
     code, operation, fields = BAD_REQUESTS[case]

@@ -26,7 +26,7 @@ def catalog(tmp_path: Path) -> DirectoryNamespace:
     return catalog
 
 
-def test_progress_is_told_as_rows_go_by(catalog: DirectoryNamespace, tmp_path: Path) -> None:
+def test_import_reports_progress_as_rows_are_read(catalog: DirectoryNamespace, tmp_path: Path) -> None:
     seen: list[int] = []
     catalog.import_files(["prod", "again"], [tmp_path / "n.parquet"], progress=seen.append)
     assert len(seen) > 1
@@ -34,7 +34,7 @@ def test_progress_is_told_as_rows_go_by(catalog: DirectoryNamespace, tmp_path: P
     assert seen[-1] == ROWS
 
 
-def test_an_export_that_fails_leaves_what_was_there(
+def test_failed_export_leaves_the_existing_file(
     catalog: DirectoryNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -52,7 +52,7 @@ def test_an_export_that_fails_leaves_what_was_there(
     assert (out / "n.csv").read_text().split() == ['"n"', "0", "1"]
 
 
-def test_an_import_that_fails_midway_leaves_no_table(catalog: DirectoryNamespace, tmp_path: Path) -> None:
+def test_import_that_fails_midway_leaves_no_table(catalog: DirectoryNamespace, tmp_path: Path) -> None:
     first, second = tmp_path / "a.csv", tmp_path / "b.csv"
     first.write_text("n\n" + "1\n" * 300_000)
     second.write_text("n\nnot a number\n")
@@ -64,7 +64,7 @@ def test_an_import_that_fails_midway_leaves_no_table(catalog: DirectoryNamespace
     assert {each.name for each in (tmp_path / "lake").iterdir()} == before
 
 
-def test_an_append_may_leave_out_columns_but_brings_no_new_ones(
+def test_import_append_may_omit_columns_but_not_add_new_ones(
     catalog: DirectoryNamespace, tmp_path: Path
 ) -> None:
     pa.parquet.write_table(pa.table({"n": [1], "m": ["x"]}), tmp_path / "wide.parquet")
@@ -76,7 +76,7 @@ def test_an_append_may_leave_out_columns_but_brings_no_new_ones(
     assert rows.num_rows == ROWS
 
 
-def test_a_scan_gives_batches_and_not_all_at_once(catalog: DirectoryNamespace) -> None:
+def test_scan_returns_the_rows_in_several_batches(catalog: DirectoryNamespace) -> None:
     sizes = [batch.num_rows for batch in catalog.scan_table(["prod", "n"])]
     assert sum(sizes) == ROWS
     assert max(sizes) < ROWS
@@ -84,7 +84,7 @@ def test_a_scan_gives_batches_and_not_all_at_once(catalog: DirectoryNamespace) -
         catalog.scan_table(["prod", "n"], Selection(limit=-1))
 
 
-def test_a_writer_gets_every_batch(catalog: DirectoryNamespace, tmp_path: Path) -> None:
+def test_write_rows_writes_every_batch(catalog: DirectoryNamespace, tmp_path: Path) -> None:
     reader = catalog.scan_table(["prod", "n"], Selection(where="n % 2 = 0"))
     with (tmp_path / "even.arrow").open("wb") as sink:
         assert write_rows(reader, sink, Format.ARROW) == ROWS // 2

@@ -66,7 +66,7 @@ a = 2
         (("nowhere",), 1),
     ],
 )
-def test_a_key_has_its_line(path: KeyPath, line: int) -> None:
+def test_line_of_a_key_is_found(path: KeyPath, line: int) -> None:
     tomllib.loads(TEXT)
     assert scan(TEXT).line_of(path) == line
 
@@ -84,7 +84,7 @@ def _paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(toml_texts())
-def test_every_key_of_every_text_has_its_line(writer: Writer) -> None:
+def test_line_of_every_key_is_found_in_generated_toml(writer: Writer) -> None:
     found = scan(writer.text)
     assert found.end == len(writer.text)
     assert set(_paths(tomllib.loads(writer.text))) == set(found.lines), writer.text
@@ -99,7 +99,7 @@ PIECES = st.sampled_from([*"[]{}=.,ab\n #\"'1\r\\", "[[", "]]", '"""', "'''"])
 @example("a = 1979-05-27 07:32:00")
 @example('a = """\\')
 @example('a = """""""')
-def test_what_tomllib_reads_is_followed_to_its_end(text: str) -> None:
+def test_scanner_follows_everything_that_tomllib_accepts(text: str) -> None:
     found = scan(text)
     try:
         document = tomllib.loads(text)
@@ -120,7 +120,7 @@ def test_what_tomllib_reads_is_followed_to_its_end(text: str) -> None:
     ids=["lists", "tables", "keys", "headers"],
 )
 @pytest.mark.timeout(60)  # a scan that is not linear takes hours
-def test_deep_nesting_is_seen_at_once(text: str) -> None:
+def test_deep_nesting_is_detected_quickly(text: str) -> None:
     assert scan(text).too_deep == 1
 
 
@@ -139,7 +139,7 @@ def test_deep_nesting_is_seen_at_once(text: str) -> None:
     ids=["items", "tables", "literal", "escapes", "comment", "lines", "quotes", "blanks"],
 )
 @pytest.mark.timeout(60)  # a scan that is not linear takes hours
-def test_a_large_text_takes_no_long_time(text: str) -> None:
+def test_large_text_is_scanned_quickly(text: str) -> None:
     scanned = scan(text)
     assert not scanned.too_deep
     assert set(scanned.lines.values()) <= set(range(1, text.count("\n") + 2))

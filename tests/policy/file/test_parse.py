@@ -44,7 +44,7 @@ def _found(text: str | bytes) -> tuple[Problem, ...]:
     return raised.value.problems
 
 
-def test_a_file_becomes_the_policy_that_it_says() -> None:
+def test_policy_file_is_parsed_into_a_policy() -> None:
     found = policy(
         """
         [limits]
@@ -95,28 +95,28 @@ COMPLAINTS = [
 
 
 @pytest.mark.parametrize(("text", "complaint"), COMPLAINTS, ids=[each[1] for each in COMPLAINTS])
-def test_a_complaint_names_file_line_and_key(text: str, complaint: str) -> None:
+def test_problem_names_file_line_and_key(text: str, complaint: str) -> None:
     found = problems(text)
     assert any(each.startswith(f"policy.toml:{complaint.rstrip()}") for each in found), found
 
 
-def test_all_complaints_come_at_once_in_the_order_of_the_file() -> None:
+def test_all_problems_are_reported_in_file_order() -> None:
     text = f"{RULE}drop_ttl = 1\n{RULE}purge = 1\n[limits]\nmax_tables = -1\n"
     assert [each.split(":")[1] for each in problems(text)] == ["4", "6", "8", "10"]
 
 
-def test_nobody_gets_more_complaints_than_can_be_read() -> None:
+def test_number_of_reported_problems_is_limited() -> None:
     assert len(problems("".join(f"key{number} = 1\n" for number in range(30_000)))) == MAX_PROBLEMS
 
 
-def test_complaints_travel_between_processes() -> None:
+def test_policy_errors_are_picklable() -> None:
     with pytest.raises(PolicyError) as raised:
         policy("x = 1")
     again = pickle.loads(pickle.dumps(raised.value))
     assert (again.problems, str(again)) == (raised.value.problems, str(raised.value))
 
 
-def test_line_ends_and_marks_of_other_systems_are_no_matter() -> None:
+def test_byte_order_marks_and_windows_line_endings_are_accepted() -> None:
     text = "\ufeff" + (RULE + "drop_ttl = 1\n").replace("\n", "\r\n")
     assert problems(text)[0].startswith("policy.toml:4: rules[0].drop_ttl")
     assert problems(text.encode())[0].startswith("policy.toml:4: rules[0].drop_ttl")
@@ -188,7 +188,7 @@ def test_hostile_files_give_short_errors_at_the_right_place(name: str) -> None:
 @given(st.text(max_size=60) | st.binary(max_size=60))
 @example("\ufeff")
 @example("a=0e9999999999")
-def test_any_text_is_a_policy_or_a_complaint(text: str | bytes) -> None:
+def test_any_text_gives_a_policy_or_an_input_error(text: str | bytes) -> None:
     with suppress(InvalidInputError):
         parse_policy(text, file="policy.toml")
 
@@ -219,7 +219,7 @@ def _mutated(draw: st.DrawFn) -> str:
 
 @settings(max_examples=120, deadline=None)
 @given(_mutated())
-def test_a_damaged_policy_is_a_policy_or_a_complaint_with_a_line_of_the_file(text: str) -> None:
+def test_mutated_policy_gives_a_policy_or_problems_with_valid_lines(text: str) -> None:
     with suppress(PolicyError):
         policy(text)
         return
@@ -230,7 +230,7 @@ def test_a_damaged_policy_is_a_policy_or_a_complaint_with_a_line_of_the_file(tex
 
 @settings(max_examples=60, deadline=None)
 @given(DOCUMENTS, st.data())
-def test_a_value_that_cannot_be_is_found_where_it_stands(document: Document, data: st.DataObject) -> None:
+def test_invalid_value_is_reported_on_its_line(document: Document, data: st.DataObject) -> None:
     number = data.draw(st.integers(0, len(document["rules"]) - 1))
     key = data.draw(st.sampled_from(sorted(document["rules"][number])))
     rules: list[dict[str, Any]] = [dict(rule) for rule in document["rules"]]

@@ -50,35 +50,35 @@ def _said(text: str) -> list[tuple[str, str]]:
     return [(each.key.replace("[0]", ""), each.message) for each in raised.value.problems]
 
 
-def test_the_shipped_schema_is_the_one_that_the_keys_make() -> None:
+def test_shipped_schema_matches_the_generated_one() -> None:
     assert policy_schema() == SCHEMA
 
 
-def test_there_are_tables_in_the_schema_for_the_file_its_sections_and_each_part() -> None:
+def test_schema_covers_the_file_its_sections_and_every_action() -> None:
     some = {(), ("limits",), ("defaults",), ("rules",), ("rules", "compact"), ("defaults", "purge")}
     assert some <= set(TABLES)
 
 
 @pytest.mark.parametrize("path", sorted(TABLES), ids=".".join)
-def test_the_parser_knows_every_key_of_the_schema(path: tuple[str, ...]) -> None:
+def test_parser_accepts_every_key_of_the_schema(path: tuple[str, ...]) -> None:
     for key in TABLES[path]:
         assert [each for each in _said(_document(path, key)) if each[1].startswith("unknown key")] == []
 
 
 @pytest.mark.parametrize("path", sorted(TABLES), ids=".".join)
-def test_the_schema_has_every_key_that_the_parser_knows(path: tuple[str, ...]) -> None:
+def test_schema_has_every_key_that_the_parser_accepts(path: tuple[str, ...]) -> None:
     said = dict(_said(_document(path, "zzzzzzzz")))
     known = said[".".join((*path, "zzzzzzzz"))].removeprefix("unknown key; known keys: ")
     assert set(known.split(", ")) - {"none"} == TABLES[path]
 
 
-def test_the_example_fits_the_schema() -> None:
+def test_example_policy_matches_the_schema() -> None:
     assert list(complaints(SCHEMA, tomllib.loads(EXAMPLE.read_text()), SCHEMA)) == []
 
 
 @settings(max_examples=60, deadline=None)
 @given(DOCUMENTS)
-def test_what_the_parser_takes_fits_the_schema(document: Document) -> None:
+def test_documents_accepted_by_the_parser_match_the_schema(document: Document) -> None:
     text = to_toml(document)
     parse_policy(text, file="policy.toml")
     assert list(complaints(SCHEMA, tomllib.loads(text), SCHEMA)) == []
@@ -101,7 +101,7 @@ WRONG: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, each) for key, values in WRONG.items() for each in values])
-def test_what_the_schema_refuses_the_parser_refuses_too(key: str, value: object) -> None:
+def test_values_refused_by_the_schema_are_refused_by_the_parser(key: str, value: object) -> None:
     rule = {"name": "a", "tables": "**", key: value}
     assert list(complaints(SCHEMA, {"rules": [rule]}, SCHEMA)) != []
     with pytest.raises(InvalidInputError, match=rf"policy.toml:\d+: rules\[0\]\.{key}"):

@@ -42,7 +42,7 @@ def _as_planned(made: RunPlan, record: RunRecord) -> None:
                 assert (done.effect.files, done.effect.bytes) == (step.planned.files, step.planned.bytes)
 
 
-def test_a_run_does_what_its_dry_run_showed(lake: PolicyLake) -> None:
+def test_run_does_what_its_dry_run_showed(lake: PolicyLake) -> None:
     before = lake.state()
     made = plan(lake.catalog, the_policy())
     assert lake.state() == before, "a dry run changes nothing"
@@ -65,7 +65,7 @@ def test_a_run_does_what_its_dry_run_showed(lake: PolicyLake) -> None:
     assert lake.state()["problems"] == []
 
 
-def test_a_run_of_a_lake_without_manifest_does_what_its_dry_run_showed(tmp_path: Path) -> None:
+def test_run_without_a_manifest_does_what_its_dry_run_showed(tmp_path: Path) -> None:
     lake = PolicyLake(str(tmp_path / "lake"), mode=V1)
     lake.fill()
     text = POLICY.replace("maintain_manifest = true\n", "")
@@ -75,7 +75,7 @@ def test_a_run_of_a_lake_without_manifest_does_what_its_dry_run_showed(tmp_path:
     assert [each.id for each in lake.catalog.list_dropped_tables()] == [("kept",)]
 
 
-def test_a_run_on_s3_does_what_its_dry_run_showed(s3_lake: PolicyLake) -> None:
+def test_run_on_s3_does_what_its_dry_run_showed(s3_lake: PolicyLake) -> None:
     made = plan(s3_lake.catalog, the_policy())
     record = run(s3_lake.catalog, made)
     _as_planned(made, record)
@@ -85,7 +85,7 @@ def test_a_run_on_s3_does_what_its_dry_run_showed(s3_lake: PolicyLake) -> None:
     assert set(s3_lake.catalog.list_tables({"id": []}).tables) == {"later", "readings"}
 
 
-def test_the_plan_says_which_actions_follow_from_others(lake: PolicyLake) -> None:
+def test_plan_says_which_actions_depend_on_others(lake: PolicyLake) -> None:
     made = plan(lake.catalog, the_policy())
     follows = {each.action.kind: each.follows for each in made.steps if each.action.table == ("readings",)}
     assert follows[Kind.DELETE_ROWS] == ()
@@ -99,7 +99,7 @@ def test_the_plan_says_which_actions_follow_from_others(lake: PolicyLake) -> Non
 
 
 @pytest.mark.parametrize("mode", [COMPATIBILITY, V1])
-def test_versions_that_a_run_makes_let_no_older_one_go_that_the_plan_keeps(
+def test_cleanup_keeps_planned_versions_despite_those_the_run_makes(
     tmp_path: Path, mode: dict[str, str]
 ) -> None:
     lake = PolicyLake(str(tmp_path / "lake"), mode=mode)
@@ -127,7 +127,7 @@ clean_up = {{ retain_versions = 1, allow_young = true }}
     assert min(each["version"] for each in lake.dataset("readings").versions()) == kept
 
 
-def test_what_has_nothing_to_do_in_the_dry_run_is_not_done_in_the_run(lake: PolicyLake) -> None:
+def test_action_with_nothing_to_do_in_the_plan_is_not_run(lake: PolicyLake) -> None:
     run_policy(lake.catalog, the_policy())
     text = POLICY.replace("'90 days'", "'900 days'")  # nothing is so old
     made = plan(lake.catalog, the_policy(text), only=[["readings"]])
@@ -138,14 +138,14 @@ def test_what_has_nothing_to_do_in_the_dry_run_is_not_done_in_the_run(lake: Poli
     assert lake.dataset("readings").version == version
 
 
-def test_only_the_tables_and_kinds_that_are_named_are_worked_on(lake: PolicyLake) -> None:
+def test_run_is_limited_to_the_named_tables_and_kinds(lake: PolicyLake) -> None:
     record = run_policy(lake.catalog, the_policy(), only=[["readings"]], kinds=[Kind.COMPACT, Kind.DROP_TTL])
     done = {(Kind.DROP_TTL, ("readings",), ""), (Kind.COMPACT, ("readings",), "")}
     assert _keys(record, Outcome.DONE) == done
     assert record.before.tables == 1
 
 
-def test_a_table_that_fails_keeps_from_no_other(lake: PolicyLake) -> None:
+def test_failing_table_does_not_affect_the_others(lake: PolicyLake) -> None:
     lake.make("events_a", fragments=3)
     lake.make("events_b", fragments=3)
     for file in Path(lake.location("events_a"), "data").iterdir():
@@ -161,7 +161,7 @@ def test_a_table_that_fails_keeps_from_no_other(lake: PolicyLake) -> None:
     assert [each.record.action.table for each in history(lake.catalog, failed=True)] == [("events_a",)]
 
 
-def test_what_a_rule_asks_for_and_cannot_be_done_fails_and_keeps_from_nothing(lake: PolicyLake) -> None:
+def test_impossible_rule_fails_without_affecting_other_actions(lake: PolicyLake) -> None:
     text = POLICY.replace("ts < now()", "when_ < now()").replace(
         'time_column = "ts"', 'time_column = "when_"'
     )
@@ -176,7 +176,7 @@ def test_what_a_rule_asks_for_and_cannot_be_done_fails_and_keeps_from_nothing(la
     ("limit", "name"),
     [("max_tables = 1", "max_tables"), ("max_bytes_deleted = 10", "bytes"), ("max_rows_deleted = 9", "rows")],
 )
-def test_a_run_over_a_limit_does_nothing_and_says_so(lake: PolicyLake, limit: str, name: str) -> None:
+def test_run_over_a_limit_is_refused_and_does_nothing(lake: PolicyLake, limit: str, name: str) -> None:
     before = lake.state()
     policy = the_policy(f"[limits]\n{limit}\n{POLICY}")
     made = plan(lake.catalog, policy)
@@ -189,7 +189,7 @@ def test_a_run_over_a_limit_does_nothing_and_says_so(lake: PolicyLake, limit: st
     assert [each.state for each in runs(lake.catalog)] == [RunState.REFUSED] * 2
 
 
-def test_a_run_at_a_limit_is_done(lake: PolicyLake) -> None:
+def test_run_exactly_at_a_limit_is_executed(lake: PolicyLake) -> None:
     policy = the_policy(f"[limits]\nmax_rows_deleted = {4 * OLD_ROWS}\n{POLICY}")
     assert run_policy(lake.catalog, policy).state is RunState.DONE
 
@@ -202,7 +202,7 @@ def test_protection_without_a_manifest_fails_in_the_dry_run(tmp_path: Path) -> N
     assert "manifest_enabled=true" in (made.steps[0].error or "")
 
 
-def test_an_unreadable_table_is_told_and_stops_nothing(lake: PolicyLake) -> None:
+def test_unreadable_table_is_reported_and_stops_nothing(lake: PolicyLake) -> None:
     lake.make("broken")
     for file in Path(lake.location("broken"), "_versions").iterdir():
         file.write_bytes(b"no manifest")
@@ -212,7 +212,7 @@ def test_an_unreadable_table_is_told_and_stops_nothing(lake: PolicyLake) -> None
     assert outcomes(record)[Kind.COMPACT, ("readings",), ""] is Outcome.DONE
 
 
-def test_totals_and_changes_tell_before_and_after(lake: PolicyLake) -> None:
+def test_totals_and_changes_show_before_and_after(lake: PolicyLake) -> None:
     record = run_policy(lake.catalog, the_policy())
     assert record.after is not None
     assert (record.before.dropped, record.after.dropped) == (3, 1)
@@ -228,7 +228,7 @@ def test_totals_and_changes_tell_before_and_after(lake: PolicyLake) -> None:
     assert (readings.before.fragments, readings.after.fragments) == (4, 1)
 
 
-def test_progress_is_told(lake: PolicyLake) -> None:
+def test_policy_run_reports_progress_of_every_phase(lake: PolicyLake) -> None:
     told: list[Progress] = []
     run_policy(lake.catalog, the_policy(), progress=told.append)
     assert {each.job for each in told} >= {"inspect", "dry run", *(kind.value for kind in Kind)}
@@ -237,7 +237,7 @@ def test_progress_is_told(lake: PolicyLake) -> None:
         assert last.done == last.total
 
 
-def test_each_dropped_generation_of_a_name_is_purged_by_itself(lake: PolicyLake) -> None:
+def test_dropped_generations_of_a_name_are_purged_separately(lake: PolicyLake) -> None:
     for name in ("first", "second"):
         lake.make("prod", name)
     due = lake.drop_long_ago("prod", "first")
@@ -251,7 +251,7 @@ def test_each_dropped_generation_of_a_name_is_purged_by_itself(lake: PolicyLake)
     assert lake.dataset("prod", "first").count_rows() == 40
 
 
-def test_the_history_is_no_table_and_no_orphan(lake: PolicyLake) -> None:
+def test_history_table_is_hidden_from_listings_and_orphan_removal(lake: PolicyLake) -> None:
     run_policy(lake.catalog, the_policy())
     level = lake.context.storage.list_level(".relance-policy")
     assert level.directories == ("history",)
@@ -267,14 +267,14 @@ def test_the_history_is_no_table_and_no_orphan(lake: PolicyLake) -> None:
         lake.catalog.register_table({"id": ["mine"], "location": ".relance-policy/history"})
 
 
-def test_columns_are_seen_by_the_policy_and_not_kept(lake: PolicyLake) -> None:
+def test_columns_are_available_to_the_policy_but_not_stored_in_the_plan(lake: PolicyLake) -> None:
     lake.catalog.create_table({"id": ["events_wide"]}, ipc(pa.table({f"c{n}": [n] for n in range(50)})))
     made = plan(lake.catalog, the_policy())
     assert any("ts" in (each.error or "") for each in made.steps if each.action.table == ("events_wide",))
     assert all(each.columns == () for each in made.tables)
 
 
-def test_a_run_begins_and_ends_when_the_history_says(lake: PolicyLake) -> None:
+def test_history_has_the_start_and_end_of_a_run(lake: PolicyLake) -> None:
     before = datetime.now(UTC)
     record = run_policy(lake.catalog, the_policy())
     (entry,) = runs(lake.catalog)

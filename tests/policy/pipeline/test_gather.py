@@ -20,7 +20,7 @@ from relance.policy.pipeline.gather import gather
 MANY = 300
 
 
-def test_all_is_told_of_a_live_table(lake: PolicyLake) -> None:
+def test_facts_of_a_live_table_are_complete(lake: PolicyLake) -> None:
     lake.dataset("readings").delete("v < 10")
     found = lake.facts()["readings", ""]
     assert found.state is TableState.LIVE
@@ -36,7 +36,7 @@ def test_all_is_told_of_a_live_table(lake: PolicyLake) -> None:
     assert found.deleted_ratio == pytest.approx(0.25)
 
 
-def test_index_lag_protection_properties_and_ttl_are_told(lake: PolicyLake) -> None:
+def test_facts_include_index_lag_protection_properties_and_retention(lake: PolicyLake) -> None:
     lake.catalog.protect(["prod", "orders"])
     lake.dataset("readings").update_config({"relance.drop_ttl": "9d"})
     found = lake.facts()
@@ -50,7 +50,7 @@ def test_index_lag_protection_properties_and_ttl_are_told(lake: PolicyLake) -> N
     assert dict(own.properties)["team"] == "a"
 
 
-def test_declared_and_dropped_tables_are_told(lake: PolicyLake) -> None:
+def test_facts_include_declared_and_dropped_tables(lake: PolicyLake) -> None:
     found = lake.facts()
     assert found["later", ""].state is TableState.DECLARED
     assert found["later", ""].version is None
@@ -63,7 +63,7 @@ def test_declared_and_dropped_tables_are_told(lake: PolicyLake) -> None:
     assert kept.bytes
 
 
-def test_all_generations_of_a_name_are_told(lake: PolicyLake) -> None:
+def test_facts_include_every_generation_of_a_name(lake: PolicyLake) -> None:
     # Another directory each time: a create over a dropped name would take that one up again.
     for number in range(2):
         lake.make("prod", f"again{number}")
@@ -74,7 +74,7 @@ def test_all_generations_of_a_name_are_told(lake: PolicyLake) -> None:
     assert len(drops) == 2
 
 
-def test_an_unreadable_table_has_its_error_and_the_others_their_facts(lake: PolicyLake) -> None:
+def test_unreadable_table_has_an_error_and_the_others_their_facts(lake: PolicyLake) -> None:
     for file in Path(lake.location("prod", "orders"), "_versions").iterdir():
         file.write_bytes(b"no manifest")
     found = lake.facts()
@@ -83,7 +83,7 @@ def test_an_unreadable_table_has_its_error_and_the_others_their_facts(lake: Poli
     assert found["readings", ""].rows == 4 * ROWS
 
 
-def test_three_hundred_tables_are_looked_at_in_windows(
+def test_facts_of_many_tables_are_gathered_in_windows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     substitute(monkeypatch, "policy.gather_window", 100)
@@ -102,7 +102,7 @@ def test_three_hundred_tables_are_looked_at_in_windows(
     assert (told[-1].done, told[-1].total, told[-1].failed) == (MANY, MANY, 0)
 
 
-def test_facts_are_the_same_on_s3(s3_lake: PolicyLake, lake: PolicyLake) -> None:
+def test_facts_on_s3_match_those_on_disk(s3_lake: PolicyLake, lake: PolicyLake) -> None:
     there, here = s3_lake.facts(), lake.facts()
     assert {key[:-1] for key in there} == {key[:-1] for key in here}
     for key in (("readings", ""), ("prod", "orders", ""), ("later", "")):

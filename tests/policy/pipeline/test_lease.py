@@ -65,7 +65,7 @@ class Holding(NamedTuple):
     kill: Callable[[], None]
 
 
-def test_a_second_process_refuses_with_who_holds_the_lake_and_a_third_waits(lake: PolicyLake) -> None:
+def test_second_run_is_refused_with_the_holder_or_waits(lake: PolicyLake) -> None:
     before = lake.state()
     with _holder(lake) as other:
         with pytest.raises(LeaseHeldError, match=r"the-other-run.* by somebody@elsewhere"):
@@ -83,7 +83,7 @@ def test_a_second_process_refuses_with_who_holds_the_lake_and_a_third_waits(lake
     assert len(runs(lake.catalog)) == 1
 
 
-def test_the_lease_of_a_process_that_was_killed_is_taken_over_at_once(empty: PolicyLake) -> None:
+def test_lease_of_a_killed_process_is_taken_over_immediately(empty: PolicyLake) -> None:
     with _holder(empty) as other:
         other.kill()
     assert b"somebody@elsewhere" in empty.context.storage.read(LEASE_KEY).body
@@ -93,7 +93,7 @@ def test_the_lease_of_a_process_that_was_killed_is_taken_over_at_once(empty: Pol
         assert found.run == "mine"
 
 
-def test_the_lease_of_a_holder_elsewhere_is_taken_over_when_it_is_over(
+def test_lease_of_a_remote_holder_is_taken_over_after_it_expires(
     empty: PolicyLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = threading.Event()
@@ -112,7 +112,7 @@ def test_the_lease_of_a_holder_elsewhere_is_taken_over_when_it_is_over(
     assert not lost.is_set()
 
 
-def test_a_lease_is_renewed_while_its_holder_lives(empty: PolicyLake) -> None:
+def test_lease_is_renewed_while_its_holder_lives(empty: PolicyLake) -> None:
     with held(empty.context, "mine", "me", length=SHORT) as lease:
         first = empty.context.storage.read(LEASE_KEY)
         time.sleep(1.5 * SHORT.total_seconds())
@@ -123,7 +123,7 @@ def test_a_lease_is_renewed_while_its_holder_lives(empty: PolicyLake) -> None:
         assert found.until > datetime.now(UTC)
 
 
-def test_a_holder_whose_lease_was_taken_notices(empty: PolicyLake) -> None:
+def test_holder_notices_that_its_lease_was_taken(empty: PolicyLake) -> None:
     with held(empty.context, "mine", "me", length=SHORT) as lease:
         stored = empty.context.storage.read(LEASE_KEY)
         other = stored.body.replace(b'"me"', b'"thief"').replace(b'"mine"', b'"stolen"')
@@ -139,7 +139,7 @@ def test_a_holder_whose_lease_was_taken_notices(empty: PolicyLake) -> None:
     assert b"thief" in empty.context.storage.read(LEASE_KEY).body, "it is not given free by another"
 
 
-def test_of_many_that_want_the_lake_one_has_it(empty: PolicyLake) -> None:
+def test_only_one_of_many_runs_holds_the_lease(empty: PolicyLake) -> None:
     holding, most, refused = 0, 0, 0
     lock, start = threading.Lock(), threading.Barrier(8)
 
@@ -167,7 +167,7 @@ def test_of_many_that_want_the_lake_one_has_it(empty: PolicyLake) -> None:
     assert refused >= 1
 
 
-def test_the_lease_works_on_s3(moto_server: S3Server, moto_bucket: str) -> None:
+def test_lease_works_on_s3(moto_server: S3Server, moto_bucket: str) -> None:
     s3_lake = PolicyLake(f"s3://{moto_bucket}/lake", options=moto_server.storage_options())
     with held(s3_lake.context, "mine", "me", length=SHORT) as lease:
         with pytest.raises(LeaseHeldError, match="by me,"):

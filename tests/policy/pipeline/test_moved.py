@@ -37,14 +37,14 @@ def _refused(lake: PolicyLake, file: Path) -> RunRecord:
     return record
 
 
-def test_a_saved_plan_is_the_plan(lake: PolicyLake, tmp_path: Path) -> None:
+def test_saved_plan_round_trips_and_runs(lake: PolicyLake, tmp_path: Path) -> None:
     made = plan(lake.catalog, the_policy())
     save_plan(made, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json") == made
     assert run(lake.catalog, load_plan(tmp_path / "plan.json")).state is RunState.DONE
 
 
-def test_a_plan_is_written_into_a_pipe_and_through_a_link(lake: PolicyLake, tmp_path: Path) -> None:
+def test_plan_can_be_saved_to_a_pipe_and_through_a_symlink(lake: PolicyLake, tmp_path: Path) -> None:
     made = plan(lake.catalog, the_policy(), only=[["readings"]])
     link, pipe = tmp_path / "link.json", tmp_path / "pipe"
     link.symlink_to(tmp_path / "plan.json")
@@ -59,7 +59,7 @@ def test_a_plan_is_written_into_a_pipe_and_through_a_link(lake: PolicyLake, tmp_
     assert pipe.is_fifo()
 
 
-def test_a_run_begins_when_it_is_run_not_when_it_was_planned(lake: PolicyLake, tmp_path: Path) -> None:
+def test_run_starts_when_it_is_executed_not_when_it_was_planned(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     made = load_plan(file)
     begun = made.made_at + timedelta(seconds=1)
@@ -70,7 +70,7 @@ def test_a_run_begins_when_it_is_run_not_when_it_was_planned(lake: PolicyLake, t
     assert [each.head.run for each in runs(lake.catalog, since=begun)] == [made.run]
 
 
-def test_an_edited_plan_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
+def test_edited_plan_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     file.write_text(file.read_text().replace('"readings"', '"r"', 1))
     with pytest.raises(InvalidInputError, match="was modified after it was saved"):
@@ -86,13 +86,13 @@ def test_an_edited_plan_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
         ('{"relance_plan": 1, "hash": "x", "plan": {}}', "was modified"),
     ],
 )
-def test_what_is_no_plan_is_refused(tmp_path: Path, text: str, match: str) -> None:
+def test_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, match: str) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(InvalidInputError, match=match):
         load_plan(tmp_path / "plan.json")
 
 
-def test_a_plan_with_the_right_hash_and_the_wrong_content_is_refused(tmp_path: Path) -> None:
+def test_plan_with_a_valid_hash_but_invalid_content_is_refused(tmp_path: Path) -> None:
     from relance.policy.codec import digest, dumps
 
     body = {"run": 5}
@@ -102,7 +102,7 @@ def test_a_plan_with_the_right_hash_and_the_wrong_content_is_refused(tmp_path: P
         load_plan(tmp_path / "plan.json")
 
 
-def test_a_plan_of_another_lake_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
+def test_plan_for_another_lake_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     other = PolicyLake(str(tmp_path / "other"))
     with pytest.raises(InvalidInputError, match="is for"):
@@ -111,50 +111,44 @@ def test_a_plan_of_another_lake_is_refused(lake: PolicyLake, tmp_path: Path) -> 
         run(other.catalog, load_plan(file))
 
 
-def test_a_plan_of_a_table_that_was_dropped_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
+def test_plan_for_a_table_dropped_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lake.catalog.drop_table({"id": ["readings"]})
     assert "readings" in _refused(lake, file).message
 
 
-def test_a_plan_of_a_table_that_was_replaced_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
+def test_plan_for_a_table_replaced_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lake.catalog.drop_table({"id": ["readings"], "context": {"purge": "true"}})
     lake.make("readings")
     assert "readings" in _refused(lake, file).message
 
 
-def test_a_plan_of_a_table_that_was_overwritten_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
+def test_plan_for_a_table_overwritten_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lance.write_dataset(rows_of_days(), lake.location("readings"), mode="overwrite")
     assert "Overwrite" in _refused(lake, file).message
 
 
-def test_a_plan_of_a_table_whose_rows_were_changed_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
+def test_plan_for_a_table_with_changed_rows_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lake.dataset("readings").update({"v": "v + 1"}, where="v = 3")
     assert "Update" in _refused(lake, file).message
 
 
-def test_a_plan_of_a_purge_whose_table_was_undropped_since_is_refused(
-    lake: PolicyLake, tmp_path: Path
-) -> None:
+def test_plan_to_purge_a_table_undropped_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lake.catalog.undrop_table(["prod", "old"])
     assert "prod$old" in _refused(lake, file).message
 
 
-def test_a_plan_of_a_purge_in_the_directory_of_a_name_whose_table_was_undropped_is_refused(
-    lake: PolicyLake, tmp_path: Path
-) -> None:
+def test_plan_to_purge_a_root_table_undropped_since_is_refused(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lake.catalog.undrop_table(["gone"])
     assert "gone" in _refused(lake, file).message
 
 
-def test_changes_that_do_not_matter_do_not_keep_a_plan_from_being_run(
-    lake: PolicyLake, tmp_path: Path
-) -> None:
+def test_harmless_changes_do_not_invalidate_a_plan(lake: PolicyLake, tmp_path: Path) -> None:
     file = _saved(lake, tmp_path)
     lake.append("readings")
     lake.dataset("readings").optimize.compact_files()
@@ -169,7 +163,7 @@ def test_changes_that_do_not_matter_do_not_keep_a_plan_from_being_run(
     assert purged == {("gone",): Outcome.NOTHING, ("prod", "old"): Outcome.DONE}
 
 
-def test_a_table_that_moves_while_the_run_is_under_way_fails_alone(
+def test_table_that_changes_during_the_run_fails_alone(
     lake: PolicyLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = original("policy_steps.plan")
@@ -189,9 +183,7 @@ def test_a_table_that_moves_while_the_run_is_under_way_fails_alone(
     assert next(each.error for each in record.actions if each.outcome is Outcome.FAILED)
 
 
-def test_a_saved_plan_removes_no_version_that_it_keeps_however_many_came_since(
-    lake: PolicyLake, tmp_path: Path
-) -> None:
+def test_saved_plan_keeps_its_retained_versions_however_many_follow(lake: PolicyLake, tmp_path: Path) -> None:
     text = "[defaults]\nclean_up = { retain_versions = 2, allow_young = true }\n"
     file = tmp_path / "plan.json"
     save_plan(plan(lake.catalog, the_policy(text), only=[["readings"]]), file)

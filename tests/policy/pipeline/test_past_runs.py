@@ -25,7 +25,7 @@ def _record(number: int) -> ActionRecord:
     return ActionRecord(Action(Kind.COMPACT, ("t", f"n{number}"), "rule", "why"), Outcome.DONE)
 
 
-def test_every_action_is_kept_with_all_that_is_known_of_it(lake: PolicyLake) -> None:
+def test_history_keeps_every_action_with_its_details(lake: PolicyLake) -> None:
     before = datetime.now(UTC)
     record = run_policy(lake.catalog, the_policy(), actor="ann@night")
     kept = history(lake.catalog)
@@ -47,7 +47,7 @@ def test_every_action_is_kept_with_all_that_is_known_of_it(lake: PolicyLake) -> 
     assert run_record(lake.catalog) == record == run_record(lake.catalog, record.run)
 
 
-def test_history_is_found_by_time_table_kind_run_and_failure(lake: PolicyLake) -> None:
+def test_history_is_filtered_by_time_table_kind_run_and_failure(lake: PolicyLake) -> None:
     first = run_policy(lake.catalog, the_policy())
     between = datetime.now(UTC)
     lake.append("readings")
@@ -64,7 +64,7 @@ def test_history_is_found_by_time_table_kind_run_and_failure(lake: PolicyLake) -
     assert [each.head.run for each in runs(lake.catalog)] == [second.run, first.run]
 
 
-def test_names_with_quotes_are_found(lake: PolicyLake) -> None:
+def test_history_of_names_with_quotes_is_found(lake: PolicyLake) -> None:
     History(lake.context).add_actions(
         HEAD, [(0, ActionRecord(Action(Kind.PURGE, ("it's",), "r", "w"), Outcome.FAILED, error="x'y"))]
     )
@@ -72,13 +72,15 @@ def test_names_with_quotes_are_found(lake: PolicyLake) -> None:
     assert found.record.error == "x'y"
 
 
-def test_a_lake_without_history_has_an_empty_one(lake: PolicyLake) -> None:
+def test_history_of_a_new_lake_is_empty(lake: PolicyLake) -> None:
     assert history(lake.catalog) == []
     assert runs(lake.catalog) == []
     assert run_record(lake.catalog) is None
 
 
-def test_a_run_writes_few_versions_and_old_ones_go(lake: PolicyLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_adds_few_history_versions_and_old_ones_are_removed(
+    lake: PolicyLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = run_policy(lake.catalog, the_policy())
     dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
     kinds = {each.action.kind for each in record.actions}
@@ -93,7 +95,7 @@ def test_a_run_writes_few_versions_and_old_ones_go(lake: PolicyLake, monkeypatch
     assert run_record(lake.catalog, record.run) == record
 
 
-def test_rows_that_were_written_twice_count_once(lake: PolicyLake) -> None:
+def test_history_rows_written_twice_count_once(lake: PolicyLake) -> None:
     kept = History(lake.context)
     for _ in range(2):
         kept.add_actions(HEAD, [(number, _record(number)) for number in range(3)])
@@ -101,14 +103,14 @@ def test_rows_that_were_written_twice_count_once(lake: PolicyLake) -> None:
     assert len(kept.actions("run")) == 3
 
 
-def test_a_history_of_another_release_is_left_alone(lake: PolicyLake) -> None:
+def test_history_of_another_release_is_refused(lake: PolicyLake) -> None:
     run_policy(lake.catalog, the_policy())
     lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}").update_schema_metadata({"relance.history": "2"})
     with pytest.raises(InvalidTableStateError, match="a different release"):
         history(lake.catalog)
 
 
-def test_a_record_survives_json(lake: PolicyLake) -> None:
+def test_run_record_round_trips_through_json(lake: PolicyLake) -> None:
     record = run_policy(lake.catalog, the_policy())
     assert decode(RunRecord, encode(record), "record") == record
     assert record.state is RunState.DONE

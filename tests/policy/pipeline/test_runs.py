@@ -55,7 +55,7 @@ def _shown(found: dict[Any, Outcome]) -> dict[Any, Outcome]:
     return {(kind, table): outcome for (kind, table, _), outcome in found.items()}
 
 
-def test_a_run_that_is_killed_and_resumed_ends_like_one_that_was_not(
+def test_killed_run_ends_the_same_after_resume(
     model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int]
 ) -> None:
     state, done, points = undisturbed
@@ -73,7 +73,7 @@ def test_a_run_that_is_killed_and_resumed_ends_like_one_that_was_not(
         assert unfinished(lake.context) == []
 
 
-def test_a_run_that_is_stopped_at_every_third_point_and_resumed_ends_like_one_that_was_not(
+def test_run_stopped_at_every_third_point_ends_the_same_after_resume(
     model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int]
 ) -> None:
     state, done, points = undisturbed
@@ -100,7 +100,7 @@ def _stop_at(lake: PolicyLake, at: int) -> None:
             run_policy(lake.catalog, the_policy(), engine="local")
 
 
-def test_a_run_that_is_killed_again_while_it_is_resumed_ends_like_one_that_was_not(
+def test_run_killed_again_during_resume_ends_the_same(
     model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int]
 ) -> None:
     state, done, points = undisturbed
@@ -112,7 +112,7 @@ def test_a_run_that_is_killed_again_while_it_is_resumed_ends_like_one_that_was_n
     assert _shown(outcomes(record)) == done
 
 
-def test_a_run_that_is_killed_before_its_plan_is_kept_did_nothing(model: Path, tmp_path: Path) -> None:
+def test_run_killed_before_its_plan_is_stored_did_nothing(model: Path, tmp_path: Path) -> None:
     lake = copy_of(model, tmp_path / "lake")
     before = lake.state()
     assert _process("run", lake, 1).returncode == -9
@@ -121,7 +121,7 @@ def test_a_run_that_is_killed_before_its_plan_is_kept_did_nothing(model: Path, t
         resume(lake.catalog)
 
 
-def test_a_run_of_many_small_parts_ends_the_same(
+def test_run_split_into_many_parts_ends_the_same_after_resume(
     model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, done, _ = undisturbed
@@ -136,9 +136,7 @@ def test_a_run_of_many_small_parts_ends_the_same(
         assert len({each.number for each in kept}) == len(kept) == len(record.actions)
 
 
-def test_a_failure_before_the_stop_keeps_from_the_rest_of_its_table_after_it(
-    model: Path, tmp_path: Path
-) -> None:
+def test_failure_before_the_stop_skips_later_actions_of_its_table(model: Path, tmp_path: Path) -> None:
     lake = copy_of(model, tmp_path / "lake")
     next(Path(lake.location("readings"), "data").iterdir()).write_bytes(b"damaged")
     made = plan(lake.catalog, the_policy(), kinds=[Kind.COMPACT, Kind.CLEAN_UP, Kind.DROP_TTL])
@@ -163,7 +161,7 @@ class _AfterWrites(Points):
             raise _StoppedError
 
 
-def test_a_run_on_s3_that_is_stopped_and_resumed_comes_to_its_end(s3_lake: PolicyLake) -> None:
+def test_stopped_run_on_s3_is_completed_by_resume(s3_lake: PolicyLake) -> None:
     _stop_at(s3_lake, 22)
     (run_name,) = unfinished(s3_lake.context)
     record = resume(s3_lake.catalog, engine="local")
@@ -183,7 +181,7 @@ class _InPurge(Points):
             raise _StoppedError
 
 
-def test_a_purge_that_was_under_way_is_taken_over_when_its_claim_is_over(
+def test_interrupted_purge_is_taken_over_when_its_claim_expires(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = PolicyLake(copy_of(model, tmp_path / "lake").uri, mode={"claim_lease": "10m"})
@@ -202,7 +200,7 @@ def test_a_purge_that_was_under_way_is_taken_over_when_its_claim_is_over(
     assert [each.id for each in lake.catalog.list_dropped_tables()] == [("kept",)]
 
 
-def test_the_history_names_who_began_a_run_and_who_resumed_it(lake: PolicyLake) -> None:
+def test_history_names_who_started_and_who_resumed_a_run(lake: PolicyLake) -> None:
     with pytest.MonkeyPatch.context() as patch:
         with_points(Points(16, _stop), partial(substitute, patch))
         with pytest.raises(_StoppedError):
@@ -213,7 +211,7 @@ def test_the_history_names_who_began_a_run_and_who_resumed_it(lake: PolicyLake) 
     assert history(lake.catalog, kind=Kind.PURGE)[0].head.actor == "ann, resumed by ben"
 
 
-def test_a_plan_is_run_once(lake: PolicyLake) -> None:
+def test_plan_can_be_run_only_once(lake: PolicyLake) -> None:
     made = plan(lake.catalog, the_policy(), only=[["readings"]])
     with pytest.MonkeyPatch.context() as patch:
         with_points(Points(6, _stop), partial(substitute, patch))

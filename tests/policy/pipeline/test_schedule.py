@@ -26,13 +26,13 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
         (NOON + timedelta(hours=5, minutes=1), HOUR, NOON + 6 * HOUR),
     ],
 )
-def test_the_next_run_is_due_at_a_whole_number_of_spans(
+def test_next_run_is_due_at_a_multiple_of_the_interval(
     after: datetime, every: timedelta, due: datetime
 ) -> None:
     assert next_time(after, every) == due
 
 
-def test_too_short_a_span_is_refused() -> None:
+def test_interval_below_one_second_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="at least 1 second"):
         next_time(NOON, timedelta(milliseconds=10))
 
@@ -51,7 +51,7 @@ class _Clock:
         return 0.0
 
 
-def test_work_is_done_at_once_and_again_until_it_is_stopped() -> None:
+def test_repeat_works_immediately_and_then_at_intervals_until_stopped() -> None:
     stop, done, due = threading.Event(), [], list[datetime]()
 
     def work() -> None:
@@ -64,14 +64,14 @@ def test_work_is_done_at_once_and_again_until_it_is_stopped() -> None:
     assert due == [NOON + timedelta(seconds=1), NOON + timedelta(seconds=2)]
 
 
-def test_too_short_a_span_is_refused_before_anything_is_done() -> None:
+def test_repeat_with_too_short_an_interval_does_no_work() -> None:
     done: list[int] = []
     with pytest.raises(InvalidInputError, match="at least 1 second"):
         repeat(timedelta(0), lambda: done.append(1))
     assert not done
 
 
-def test_what_work_raises_ends_the_loop() -> None:
+def test_exception_in_the_work_ends_the_loop() -> None:
     def work() -> None:
         raise InvalidInputError("no")
 
@@ -79,7 +79,7 @@ def test_what_work_raises_ends_the_loop() -> None:
         repeat(HOUR, work)
 
 
-def test_a_signal_ends_the_wait_for_the_next_run() -> None:
+def test_signal_ends_the_wait_for_the_next_run() -> None:
     done: list[int] = []
     before = signal.getsignal(signal.SIGTERM)
     with stopped_by_signals() as stop:

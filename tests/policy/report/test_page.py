@@ -93,7 +93,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("name", list(every_run()))
-def test_the_page_of_every_run_is_well_formed_and_fetches_nothing(name: str) -> None:
+def test_page_of_every_run_is_well_formed_and_loads_nothing(name: str) -> None:
     text = to_html(every_run()[name])
     text.encode()
     page = Page(text)
@@ -110,7 +110,7 @@ anything = st.text(st.characters(), max_size=40) | st.sampled_from(HOSTILE_NAMES
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(anything, anything, st.integers(0, 2**80), st.sampled_from(RunState), st.sampled_from(Outcome))
-def test_no_name_and_no_figure_breaks_the_page(
+def test_page_survives_any_names_and_figures(
     name: str, other: str, figure: int, state: RunState, outcome: Outcome
 ) -> None:
     facts = TableFacts(
@@ -127,7 +127,7 @@ def test_no_name_and_no_figure_breaks_the_page(
     assert page.tags["svg"] >= 1
 
 
-def test_names_are_shown_as_they_are_and_do_nothing() -> None:
+def test_hostile_names_are_shown_escaped() -> None:
     text = to_html(hostile())
     page = Page(text)
     assert "<script" not in text
@@ -139,7 +139,7 @@ def test_names_are_shown_as_they_are_and_do_nothing() -> None:
     assert "right\\u{202E}to left" in unescape(text)
 
 
-def test_the_style_sheet_is_the_one_that_the_policy_lets_in() -> None:
+def test_style_sheet_matches_the_content_security_policy() -> None:
     text = to_html(a_run())
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
     assert style is not None
@@ -151,7 +151,7 @@ def test_the_style_sheet_is_the_one_that_the_policy_lets_in() -> None:
     assert "unsafe" not in policies[0]
 
 
-def test_ten_thousand_tables_give_a_small_page_that_counts_the_rest() -> None:
+def test_page_for_ten_thousand_tables_is_small_and_counts_the_rest() -> None:
     record = night(10_000)
     text = to_html(record)
     assert len(text.encode()) < 250_000
@@ -162,7 +162,7 @@ def test_ten_thousand_tables_give_a_small_page_that_counts_the_rest() -> None:
     assert "9,980 other tables" in text or "9,989 other tables" in text
 
 
-def test_ten_thousand_of_the_longest_names_still_give_a_page_of_bearable_size() -> None:
+def test_page_for_ten_thousand_of_the_longest_names_stays_below_3_mb() -> None:
     names = [("<" * 220, "&" * 220, f"{'é' * 100}{at}") for at in range(10_000)]
     known = TableFacts((), rows=1, deleted_rows=1, error="<" * 900)
     facts = [replace(known, table=name, bytes=at, versions=at) for at, name in enumerate(names)]
@@ -174,7 +174,7 @@ def test_ten_thousand_of_the_longest_names_still_give_a_page_of_bearable_size() 
     assert len(text.encode()) < 3_000_000
 
 
-def test_failed_actions_come_first_with_their_errors() -> None:
+def test_failed_actions_are_listed_first_with_their_errors() -> None:
     text = to_html(night())
     outcomes = re.findall(r'class="outcome (\w+)"', text)
     assert outcomes[:3] == ["failed"] * 3
@@ -191,7 +191,7 @@ def test_actions_beyond_the_limit_are_counted_by_outcome() -> None:
     )
 
 
-def test_tables_that_could_not_be_read_are_told_and_those_without_a_name_are_counted() -> None:
+def test_unreadable_tables_are_listed_and_the_rest_counted() -> None:
     facts = TableFacts(("lost",), error="manifest 7 is missing")
     run = a_run(changes=[TableChange(facts, facts)])
     assert "Tables that could not be read" not in to_html(a_run())
@@ -201,7 +201,7 @@ def test_tables_that_could_not_be_read_are_told_and_those_without_a_name_are_cou
     assert "3 more tables not shown." in to_html(more)
 
 
-def test_a_refused_run_says_first_that_nothing_was_done_and_why() -> None:
+def test_page_of_a_refused_run_starts_with_the_reason() -> None:
     text = to_html(every_run()["refused"])
     page = Page(text)
     assert "Refused, nothing was done" in page.text_in("p")
@@ -210,20 +210,20 @@ def test_a_refused_run_says_first_that_nothing_was_done_and_why() -> None:
 
 
 @pytest.mark.parametrize("record", [a_run(), a_run(state=RunState.PLANNED)])
-def test_a_plot_without_figures_is_a_sentence(record: RunRecord) -> None:
+def test_plot_without_data_is_replaced_by_a_sentence(record: RunRecord) -> None:
     page = Page(to_html(record))
     assert page.tags["figure"] == len(PLOTS)
     assert page.tags["svg"] == 0
 
 
-def test_a_dry_run_says_would_and_shows_no_afterwards() -> None:
+def test_page_of_a_dry_run_shows_no_results() -> None:
     text = to_html(dry(night()))
     assert "Bytes that would be freed" in text
     assert "to rewrite" in text
     assert not re.search(r'<rect [^>]*class="before"', text)
 
 
-def test_every_plot_has_a_title_a_description_and_a_table_of_its_figures() -> None:
+def test_every_plot_has_a_title_a_description_and_a_data_table() -> None:
     page = Page(to_html(night()))
     labelled = [
         str(given["aria-labelledby"]).split() for tag, given in page.attributes if "aria-labelledby" in given
@@ -237,7 +237,7 @@ def test_every_plot_has_a_title_a_description_and_a_table_of_its_figures() -> No
     assert all(given.get("scope") in ("row", "col") for given in heads)
 
 
-def test_figures_of_nothing_and_of_too_much_are_drawn_within_the_plot() -> None:
+def test_zero_and_huge_figures_are_drawn_inside_the_plot() -> None:
     text = to_html(extreme())
     places = [float(each) for each in re.findall(r'"(-?[\d.]+)%"', text)]
     assert places
@@ -251,7 +251,7 @@ def test_markup_escapes_text_and_attributes_but_not_markup() -> None:
     assert joined("a", None, element("i", "<")) == "a<i>&lt;</i>"
 
 
-def test_names_are_cut_in_the_middle_by_the_room_they_take() -> None:
+def test_long_names_are_shortened_in_the_middle_by_display_width() -> None:
     assert shortened("plain", 10) == "plain"
     assert shortened("a" * 10 + "b" * 10, 9) == "aaaa…bbbb"
     assert width_of(shortened("温度" * 30, 20)) <= 20
@@ -259,7 +259,7 @@ def test_names_are_cut_in_the_middle_by_the_room_they_take() -> None:
     assert visible("tab\there") == "tab\\u{9}here"
 
 
-def test_the_example_in_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_in_the_report_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide = REPOSITORY / "docs" / "report.md"
     (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
@@ -286,7 +286,7 @@ def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_text_and_marks_stand_out_from_the_paper(scheme: int) -> None:
+def test_text_and_marks_have_enough_contrast(scheme: int) -> None:
     blocks = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
     palette = colours(blocks[scheme])
     for paper in ("paper", "panel"):

@@ -96,7 +96,7 @@ def is_inside(box: list[float], frame: list[float]) -> bool:
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 @pytest.mark.parametrize("name", list(RUNS))
-def test_plots_are_drawn_inside_their_frames_and_nothing_is_wider_than_the_window(
+def test_plots_fit_their_frames_and_the_page_fits_the_window(
     tab: Tab, pages: dict[str, Path], name: str, width: int
 ) -> None:
     sent = tab.open(pages[name], width=width)
@@ -131,7 +131,7 @@ def check_plot(plot: dict[str, Any]) -> None:
         assert is_inside([box[0], box[1], min(box[2], right), box[3]], frame), (plot["key"], box)
 
 
-def test_figures_do_not_cover_each_other(tab: Tab, pages: dict[str, Path]) -> None:
+def test_figures_and_marks_do_not_overlap(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["night"], width=PHONE)
     rows: list[list[list[float]]] = tab.evaluate(LINES)
     assert len(rows) > 60
@@ -139,7 +139,7 @@ def test_figures_do_not_cover_each_other(tab: Tab, pages: dict[str, Path]) -> No
         assert all(right <= figures[0] for _, right in marks), (marks, figures)
 
 
-def test_names_that_mean_harm_change_nothing(tab: Tab, pages: dict[str, Path]) -> None:
+def test_hostile_names_add_no_elements_to_the_page(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["hostile"], width=DESKTOP)
     assert tab.evaluate("document.querySelectorAll('script, img, iframe, object, form, a').length") == 0
     assert tab.evaluate("document.querySelectorAll('style').length") == 1
@@ -147,13 +147,13 @@ def test_names_that_mean_harm_change_nothing(tab: Tab, pages: dict[str, Path]) -
     assert tab.evaluate("document.querySelectorAll('figure').length") == 6
 
 
-def test_the_tab_reports_a_request_that_a_page_makes(tab: Tab, tmp_path: Path) -> None:
+def test_browser_helper_reports_requests_made_by_a_page(tab: Tab, tmp_path: Path) -> None:
     fetching = tmp_path / "fetching.html"
     fetching.write_text("<!doctype html><img src='http://127.0.0.1:9/picture.png'>")
     assert "http://127.0.0.1:9/picture.png" in tab.open(fetching, width=DESKTOP)
 
 
-def test_dark_and_light_follow_the_reader(tab: Tab, pages: dict[str, Path]) -> None:
+def test_page_follows_the_dark_or_light_preference(tab: Tab, pages: dict[str, Path]) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     tab.open(pages["night"], width=DESKTOP)
     light = tab.evaluate(paper)
@@ -163,9 +163,7 @@ def test_dark_and_light_follow_the_reader(tab: Tab, pages: dict[str, Path]) -> N
 
 
 @pytest.mark.parametrize("name", ["night", "dry_run", "hostile", "many"])
-def test_on_paper_no_plot_is_higher_than_a_sheet_and_all_is_light(
-    tab: Tab, pages: dict[str, Path], name: str
-) -> None:
+def test_printed_plots_fit_a_sheet_and_are_light(tab: Tab, pages: dict[str, Path], name: str) -> None:
     tab.open(pages[name], width=PAPER, media="print", dark=True)
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.evaluate("document.documentElement.scrollWidth") <= PAPER
@@ -177,7 +175,7 @@ def test_on_paper_no_plot_is_higher_than_a_sheet_and_all_is_light(
     assert set(tab.evaluate(inside)) == {"avoid"}
 
 
-def test_it_prints(tab: Tab, pages: dict[str, Path]) -> None:
+def test_page_can_be_printed_as_pdf(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["night"], width=DESKTOP)
     printed = tab.pdf()
     assert printed.startswith(b"%PDF")

@@ -61,17 +61,17 @@ records = st.builds(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(records)
-def test_a_record_comes_back_as_it_was(record: RunRecord) -> None:
+def test_any_record_round_trips_through_json(record: RunRecord) -> None:
     assert from_json(json.loads(json.dumps(to_json(record)))) == record
 
 
 @pytest.mark.parametrize("name", list(every_run()))
-def test_every_kind_of_run_comes_back_as_it_was(name: str) -> None:
+def test_record_of_every_kind_of_run_round_trips_through_json(name: str) -> None:
     record = every_run()[name]
     assert from_json(json.loads(json.dumps(to_json(record)))) == record
 
 
-def test_the_form_stands_still() -> None:
+def test_json_format_of_a_record_is_stable() -> None:
     action = Action(Kind.CLEAN_UP, ("prod", "events"), "prod", "30 versions", {"retain": 5, "tags": True})
     record = ActionRecord(
         action,
@@ -135,7 +135,7 @@ def test_the_form_stands_still() -> None:
     }
 
 
-def test_a_record_of_an_older_writer_takes_defaults_and_of_a_newer_one_is_read_as_far_as_known() -> None:
+def test_records_of_older_and_newer_writers_are_read() -> None:
     document = to_json(night(2))
     del document["message"], document["changes"][0]["before"]["unindexed_rows"]
     document["added_later"] = 1
@@ -146,13 +146,13 @@ def test_a_record_of_an_older_writer_takes_defaults_and_of_a_newer_one_is_read_a
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 3, {}, {"run": "x"}])
-def test_what_is_no_record_is_refused(document: Any) -> None:
+def test_document_that_is_no_record_is_refused(document: Any) -> None:
     with pytest.raises(InvalidInputError, match="not a run record"):
         from_json(document)
 
 
 @pytest.mark.parametrize("version", [0, 2, "1", None])
-def test_another_format_is_refused_with_what_to_do(version: Any) -> None:
+def test_record_in_another_format_is_refused_with_advice(version: Any) -> None:
     with pytest.raises(InvalidInputError, match=rf"this release reads {FORMAT}"):
         from_json({**to_json(a_run()), "format": version})
 
@@ -175,7 +175,7 @@ def test_another_format_is_refused_with_what_to_do(version: Any) -> None:
         (["changes", 0, "before", "protected"], 1),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_place(path: list[Any], value: Any) -> None:
+def test_invalid_value_in_a_record_is_refused_with_its_path(path: list[Any], value: Any) -> None:
     document = copy.deepcopy(to_json(night(2)))
     place: Any = document
     for step in path[:-1]:
@@ -186,7 +186,7 @@ def test_a_wrong_value_is_refused_with_its_place(path: list[Any], value: Any) ->
     assert str(path[-1]) in str(refused.value) or path[-1] == "settings"
 
 
-def test_a_missing_value_is_named() -> None:
+def test_missing_value_in_a_record_is_named() -> None:
     document = to_json(night(2))
     del document["actions"][1]["action"]["rule"]
     with pytest.raises(InvalidInputError, match=r"record\.actions\[1\]\.action\.rule"):

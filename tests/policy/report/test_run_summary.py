@@ -52,7 +52,7 @@ RUN = a_run(
 )
 
 
-def test_each_kind_counts_its_own_actions_in_the_order_in_which_they_are_done() -> None:
+def test_kinds_count_their_own_actions_in_execution_order() -> None:
     compact, clean_up, purge = summary(RUN).kinds
     assert [compact.kind, clean_up.kind, purge.kind] == [Kind.COMPACT, Kind.CLEAN_UP, Kind.PURGE]
     assert (compact.actions, compact.tables, compact.done, compact.failed, compact.nothing) == (3, 3, 1, 1, 1)
@@ -62,13 +62,13 @@ def test_each_kind_counts_its_own_actions_in_the_order_in_which_they_are_done() 
     assert (purge.files, purge.bytes, purge.failed) == (7, 500, 0)
 
 
-def test_the_headline_of_a_run_says_what_became_of_its_actions() -> None:
+def test_headline_of_a_run_counts_its_outcomes() -> None:
     said = summary(RUN).headline
     assert said == "3 of 6 actions done on 4 tables, 1 failed, 1 with nothing to do, 1 skipped; 540 B freed."
     assert [each.action.table for each in summary(RUN).failures] == [("b",)]
 
 
-def test_a_dry_run_counts_what_would_go_apart_from_what_would_be_rewritten() -> None:
+def test_dry_run_separates_bytes_freed_from_bytes_rewritten() -> None:
     planned = [
         did(Kind.COMPACT, "a", Outcome.PLANNED, planned=Estimate(rows=10, bytes=7000)),
         did(Kind.PURGE, "b", Outcome.PLANNED, planned=Estimate(files=2, bytes=500)),
@@ -80,13 +80,13 @@ def test_a_dry_run_counts_what_would_go_apart_from_what_would_be_rewritten() -> 
     assert found.total_rows[0] == ("in the lake", "now")
 
 
-def test_a_refused_run_did_nothing_and_says_why() -> None:
+def test_summary_of_a_refused_run_says_why() -> None:
     found = summary(dry(night(), RunState.REFUSED, "too much"))
     assert found.headline.startswith("Refused, nothing was done: 76 actions on 42 tables would free ")
     assert "too much" in lines_of(found)
 
 
-def test_an_interrupted_run_does_not_count_what_was_not_begun() -> None:
+def test_interrupted_run_does_not_count_actions_not_started() -> None:
     begun = did(Kind.PURGE, "a", effect=Effect(bytes=3))
     waiting = did(Kind.PURGE, "b", Outcome.PLANNED, planned=Estimate(bytes=500))
     found = summary(a_run([begun, waiting], state=RunState.RUNNING))
@@ -95,14 +95,14 @@ def test_an_interrupted_run_does_not_count_what_was_not_begun() -> None:
     )
 
 
-def test_a_run_with_nothing_to_do_says_so() -> None:
+def test_headline_of_a_run_with_nothing_to_do_says_so() -> None:
     assert summary(a_run()).headline == "Nothing to do: the lake has no tables."
     some = replace(a_run(), before=Totals(tables=3), after=Totals(tables=3))
     assert summary(some).headline == "Nothing to do: every table complies with the policy."
 
 
 @pytest.mark.parametrize("name", list(every_run()))
-def test_every_run_has_lines_for_a_pipe(name: str) -> None:
+def test_summary_of_every_run_can_be_printed_as_lines(name: str) -> None:
     record = every_run()[name]
     found = summary(record)
     lines = lines_of(found)
@@ -112,7 +112,7 @@ def test_every_run_has_lines_for_a_pipe(name: str) -> None:
         assert {len(row) for row in table} == {len(table[0])}
 
 
-def test_every_kind_has_a_name_and_the_root_too() -> None:
+def test_every_kind_and_the_root_have_a_display_name() -> None:
     assert set(KIND_NAMES) == set(Kind)
     assert name_of(()) == "(the root)"
     assert name_of(("a", "b")) == "a.b"
@@ -136,7 +136,7 @@ def test_tables_are_ordered_by_change_and_the_rest_is_summed() -> None:
     )
 
 
-def test_a_table_that_is_gone_has_nothing_afterwards_and_a_dry_run_has_no_afterwards() -> None:
+def test_purged_table_is_zero_afterwards_and_a_dry_run_has_no_afterwards() -> None:
     changes = [sized("gone", 70, None)]
     (bar,) = bytes_by_table(a_run(changes=changes)).bars
     assert (bar.before, bar.after) == (70, 0)
@@ -144,12 +144,12 @@ def test_a_table_that_is_gone_has_nothing_afterwards_and_a_dry_run_has_no_afterw
     assert (bar.before, bar.after) == (70, None)
 
 
-def test_a_figure_that_is_not_known_is_not_drawn() -> None:
+def test_unknown_figure_is_not_drawn() -> None:
     change = TableChange(TableFacts(("a",)), TableFacts(("a",)))
     assert bytes_by_table(a_run(changes=[change])).bars == ()
 
 
-def test_shares_of_deleted_rows_are_ordered_by_the_largest() -> None:
+def test_shares_of_deleted_rows_are_sorted_in_descending_order() -> None:
     def holding(name: str, deleted: int) -> TableChange:
         facts = TableFacts((name,), rows=100 - deleted, deleted_rows=deleted)
         return TableChange(facts, replace(facts, deleted_rows=0))
@@ -159,14 +159,14 @@ def test_shares_of_deleted_rows_are_ordered_by_the_largest() -> None:
     assert chosen.rest == "2 other tables: at most 2 %."
 
 
-def test_kinds_that_freed_nothing_are_left_out() -> None:
+def test_kinds_that_freed_nothing_are_omitted() -> None:
     assert [(bar.label, bar.before) for bar in freed_by_kind(RUN).bars] == [
         ("clean up versions", 40),
         ("purge", 500),
     ]
 
 
-def test_the_time_of_a_table_is_that_of_all_its_actions() -> None:
+def test_time_of_a_table_sums_all_its_actions() -> None:
     bars = slowest_tables(RUN).bars
     assert [(bar.label, bar.before, bar.note) for bar in bars[:2]] == [
         ("a", 6.0, "2 actions"),
@@ -180,7 +180,7 @@ def waiting(name: str, days: int | None) -> TableChange:
     return TableChange(facts, facts)
 
 
-def test_dropped_tables_wait_in_the_order_in_which_they_go() -> None:
+def test_pending_purges_are_sorted_by_due_time() -> None:
     purged = TableChange(TableFacts(("purged",), TableState.DROPPED, purge_after=NOW), None)
     undropped = replace(waiting("back", 1), after=TableFacts(("back",)))
     record = a_run(
@@ -191,12 +191,12 @@ def test_dropped_tables_wait_in_the_order_in_which_they_go() -> None:
     assert [each.label for each in before.shown] == ["due", "purged", "back", "late", "never"]
 
 
-def test_more_dropped_tables_than_a_plot_holds_are_counted() -> None:
+def test_pending_purges_beyond_the_limit_are_counted() -> None:
     record = a_run(changes=[waiting(f"t{at:02}", at - TOP - 2) for at in range(TOP + 4)])
     assert pending_purges(record).rest == "4 more dropped tables waiting; 3 of them are due now."
 
 
-def test_tables_that_could_not_be_read_are_those_of_the_end() -> None:
+def test_unreadable_tables_are_taken_from_the_end_of_the_run() -> None:
     bad, good = TableFacts(("t",), error="gone"), TableFacts(("t",))
     assert unreadable_tables(a_run(changes=[TableChange(bad, good)])) == ()
     assert unreadable_tables(a_run(changes=[TableChange(good, bad)])) == (bad,)

@@ -90,7 +90,7 @@ def append(path: Path, first: int, last: int) -> None:
     lance.write_dataset(rows(first, last), path, mode="append")
 
 
-def test_a_stream_gives_the_table_first_and_then_each_append_once(path: Path) -> None:
+def test_stream_returns_the_table_first_and_then_every_append_once(path: Path) -> None:
     lance.write_dataset(rows(0, 3), path)
     append(path, 3, 5)
     stream = Stream(path)
@@ -101,7 +101,7 @@ def test_a_stream_gives_the_table_first_and_then_each_append_once(path: Path) ->
     assert stream.ids() == [[5, 6, 7]]
 
 
-def test_compaction_indexes_and_settings_add_no_rows_to_a_stream(path: Path) -> None:
+def test_compaction_indexes_and_config_add_no_rows_to_a_stream(path: Path) -> None:
     lance.write_dataset(rows(0, 3), path)
     stream = Stream(path)
     stream.ids()
@@ -118,7 +118,7 @@ def test_compaction_indexes_and_settings_add_no_rows_to_a_stream(path: Path) -> 
     assert stream.ids() == []
 
 
-def test_rate_limits_cut_the_first_state_by_fragments_and_the_rest_by_versions(path: Path) -> None:
+def test_rate_limits_split_the_first_batch_by_fragments_and_later_ones_by_versions(path: Path) -> None:
     lance.write_dataset(rows(0, 10), path, max_rows_per_file=2)
     stream = Stream(path, max_rows_per_batch=4)
     assert stream.ids() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
@@ -132,7 +132,7 @@ def test_rate_limits_cut_the_first_state_by_fragments_and_the_rest_by_versions(p
     assert stream.ids() == [[30, 31], [32, 33], [34]]
 
 
-def test_a_first_batch_that_is_run_again_reads_the_same_rows(path: Path) -> None:
+def test_repeated_first_batch_reads_the_same_rows(path: Path) -> None:
     lance.write_dataset(rows(0, 4), path, max_rows_per_file=2)
     for options in ({}, {"max_rows_per_batch": 2}, {"starting_version": "latest"}, {"starting_version": 1}):
         stream = Stream(path, **options)
@@ -152,7 +152,7 @@ def test_a_first_batch_that_is_run_again_reads_the_same_rows(path: Path) -> None
         assert again == expected, options
 
 
-def test_a_stream_starts_after_a_version_at_the_latest_one_or_at_a_time(path: Path) -> None:
+def test_stream_starts_after_a_version_at_the_latest_or_at_a_timestamp(path: Path) -> None:
     lance.write_dataset(rows(0, 2), path)
     append(path, 2, 3)
     between = datetime.now(UTC)
@@ -169,7 +169,7 @@ def test_a_stream_starts_after_a_version_at_the_latest_one_or_at_a_time(path: Pa
         Stream(path, starting_timestamp="2000-01-01").ids()
 
 
-def test_available_now_ends_at_the_version_of_its_start(path: Path) -> None:
+def test_available_now_trigger_ends_at_the_version_of_its_start(path: Path) -> None:
     lance.write_dataset(rows(0, 2), path)
     append(path, 2, 4)
     stream = Stream(path, starting_version=1, max_versions_per_batch=1)
@@ -180,7 +180,7 @@ def test_available_now_ends_at_the_version_of_its_start(path: Path) -> None:
     assert stream.ids() == [[4, 5]]
 
 
-def test_without_a_limit_of_the_engine_all_is_read(path: Path) -> None:
+def test_stream_without_a_limit_reads_everything_available(path: Path) -> None:
     lance.write_dataset(rows(0, 4), path, max_rows_per_file=2)
     reader = Stream(path, max_rows_per_batch=2).reader
     assert "fragments" not in reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
@@ -195,9 +195,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("operation", CHANGES)
-def test_a_version_that_changed_rows_stops_the_stream_after_what_came_before_it(
-    path: Path, operation: str
-) -> None:
+def test_version_that_changed_rows_stops_the_stream_after_earlier_appends(path: Path, operation: str) -> None:
     lance.write_dataset(rows(0, 3), path)
     stream = Stream(path)
     stream.ids()
@@ -212,7 +210,7 @@ def test_a_version_that_changed_rows_stops_the_stream_after_what_came_before_it(
     assert stream.ids() == [[60]]
 
 
-def test_upserts_that_only_insert_are_appends(path: Path) -> None:
+def test_insert_only_upserts_count_as_appends(path: Path) -> None:
     lance.write_dataset(rows(0, 3), path)
     stream = Stream(path)
     stream.ids()
@@ -221,7 +219,7 @@ def test_upserts_that_only_insert_are_appends(path: Path) -> None:
     assert stream.ids() == [[3, 4]]
 
 
-def test_a_stream_of_rows_tells_inserts_and_updates_by_version(path: Path) -> None:
+def test_change_stream_reports_inserts_and_updates_with_their_version(path: Path) -> None:
     lance.write_dataset(rows(0, 3), path, enable_stable_row_ids=True)
     stream = Stream(path, changes="rows")
     assert {(r["id"], r["_change_type"], r["_commit_version"]) for r in stream.batches()[0]} == {
@@ -249,7 +247,7 @@ def test_a_stream_of_rows_tells_inserts_and_updates_by_version(path: Path) -> No
     assert stream.ids() == [[9]]
 
 
-def test_an_upsert_that_removes_rows_stops_a_stream_of_rows(path: Path) -> None:
+def test_upsert_that_deletes_rows_stops_a_change_stream(path: Path) -> None:
     lance.write_dataset(rows(0, 3), path, enable_stable_row_ids=True)
     stream = Stream(path, changes="rows")
     stream.ids()
@@ -259,13 +257,13 @@ def test_an_upsert_that_removes_rows_stops_a_stream_of_rows(path: Path) -> None:
         stream.plan()
 
 
-def test_a_stream_of_rows_needs_stable_row_ids(path: Path) -> None:
+def test_change_stream_requires_stable_row_ids(path: Path) -> None:
     lance.write_dataset(rows(0, 3), path)
     with pytest.raises(UnsupportedOperationError, match="stable_row_ids=true"):
         Stream(path, changes="rows").plan()
 
 
-def test_versions_that_were_cleaned_up_unread_are_named_with_what_to_do(path: Path) -> None:
+def test_unread_versions_removed_by_cleanup_are_named_with_advice(path: Path) -> None:
     lance.write_dataset(rows(0, 3), path)
     stream = Stream(path)
     stream.ids()
@@ -283,7 +281,7 @@ def test_versions_that_were_cleaned_up_unread_are_named_with_what_to_do(path: Pa
         reading.run()
 
 
-def test_columns_added_later_are_ignored_until_a_restart_and_lost_ones_are_an_error(path: Path) -> None:
+def test_added_columns_are_ignored_until_a_restart_and_removed_ones_are_an_error(path: Path) -> None:
     lance.write_dataset(rows(0, 2), path)
     stream = Stream(path)
     stream.ids()
@@ -307,7 +305,7 @@ def test_columns_added_later_are_ignored_until_a_restart_and_lost_ones_are_an_er
     assert [row["z"] for batch in before.batches() for row in batch] == [4.0, 5.0]
 
 
-def test_a_column_that_got_a_type_that_does_not_fit_is_an_error(path: Path) -> None:
+def test_incompatible_column_type_change_is_an_error_until_a_restart(path: Path) -> None:
     lance.write_dataset(pa.table({"id": pa.array([1], pa.int32())}), path)
     stream = Stream(path)
     stream.ids()
@@ -320,7 +318,7 @@ def test_a_column_that_got_a_type_that_does_not_fit_is_an_error(path: Path) -> N
     assert stream.ids() == [[2]]
 
 
-def test_row_numbers_and_filters_reach_lance(path: Path) -> None:
+def test_row_ids_columns_and_filters_are_passed_to_lance(path: Path) -> None:
     lance.write_dataset(rows(0, 5), path)
     stream = Stream(path)
     source = LanceSource(
@@ -330,7 +328,7 @@ def test_row_numbers_and_filters_reach_lance(path: Path) -> None:
     assert stream.batches() == [[{"x": 4.0, "_rowid": 4}]]
 
 
-def test_many_small_versions_share_a_task_and_large_fragments_do_not(path: Path) -> None:
+def test_small_versions_share_a_task_and_large_fragments_do_not(path: Path) -> None:
     lance.write_dataset(rows(0, 2), path)
     for n in range(2, 8):
         append(path, n, n + 1)
@@ -344,7 +342,7 @@ def test_many_small_versions_share_a_task_and_large_fragments_do_not(path: Path)
         assert sorted(row["id"] for row in stream.run()) == list(range(8))
 
 
-def test_a_table_that_was_dropped_is_not_found_with_the_way_back(path: Path) -> None:
+def test_stream_of_a_dropped_table_is_not_found_and_suggests_undrop(path: Path) -> None:
     catalog = relance.DirectoryNamespace(root=str(path.parent), manifest_enabled="false")
     lance.write_dataset(rows(0, 2), path)
     stream = Stream(path)
@@ -361,7 +359,7 @@ def test_a_table_that_was_dropped_is_not_found_with_the_way_back(path: Path) -> 
         stream.plan()
 
 
-def test_a_new_table_of_the_same_name_in_another_directory_is_noticed(tmp_path: Path) -> None:
+def test_new_table_of_the_same_name_in_another_directory_is_detected(tmp_path: Path) -> None:
     catalog = relance.DirectoryNamespace(root=str(tmp_path), manifest_upkeep="false")
     catalog.create_namespace({"id": ["prod"]})
     catalog.create_table({"id": ["prod", "events"]}, ipc(rows(0, 2)))
@@ -376,7 +374,7 @@ def test_a_new_table_of_the_same_name_in_another_directory_is_noticed(tmp_path: 
         stream.plan()
 
 
-def test_another_table_in_the_place_of_the_first_is_noticed(path: Path) -> None:
+def test_new_table_in_the_same_directory_is_detected(path: Path) -> None:
     lance.write_dataset(rows(0, 2), path)
     stream = Stream(path)
     stream.ids()

@@ -122,7 +122,7 @@ POINTS: dict[str, tuple[str, Callable[[Callable[..., Any]], Callable[..., Any]]]
 @pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.OVERWRITE])
 @pytest.mark.parametrize("first", [True, False], ids=["creates", "exists"])
 @pytest.mark.parametrize("point", [*POINTS, "after the done file"])
-def test_a_batch_is_there_once_wherever_the_query_dies(
+def test_batch_is_written_once_wherever_the_query_dies(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, point: str, first: bool, mode: WriteMode
 ) -> None:
     sink.mode = mode
@@ -148,7 +148,7 @@ def test_a_batch_is_there_once_wherever_the_query_dies(
     assert len(list((Path(str(sink.dataset().uri)) / "_relance" / "streams").iterdir())) == 1
 
 
-def test_a_replay_leaves_no_file_behind(sink: Sink) -> None:
+def test_replayed_batch_leaves_no_files(sink: Sink) -> None:
     sink.run(0)
     sink.run(1)
     data = Path(str(sink.dataset().uri)) / "data"
@@ -158,7 +158,7 @@ def test_a_replay_leaves_no_file_behind(sink: Sink) -> None:
     assert sorted(data.iterdir()) == before
 
 
-def test_a_failed_batch_is_removed_unless_its_commit_was_tried(
+def test_files_of_a_failed_batch_are_removed_unless_its_commit_was_tried(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink.run(0)
@@ -182,7 +182,7 @@ def test_a_failed_batch_is_removed_unless_its_commit_was_tried(
     assert sink.ids() == list(range(20))
 
 
-def test_an_empty_batch_makes_no_version_but_the_first(sink: Sink) -> None:
+def test_empty_batch_makes_no_version_except_the_first(sink: Sink) -> None:
     assert sink.run(0, count=0) == 1
     assert sink.ids() == []
     assert sink.run(1, count=0) is None
@@ -193,7 +193,7 @@ def test_an_empty_batch_makes_no_version_but_the_first(sink: Sink) -> None:
     assert sink.ids() == []
 
 
-def test_two_queries_keep_apart_what_they_have_written(sink: Sink) -> None:
+def test_two_queries_track_their_batches_separately(sink: Sink) -> None:
     other = Sink(sink.root, sink.parts, query="other-query", properties=sink.properties)
     sink.run(0)
     other.run(0)
@@ -202,7 +202,7 @@ def test_two_queries_keep_apart_what_they_have_written(sink: Sink) -> None:
     assert sink.ids() == sorted([*range(10), *range(20)])
 
 
-def test_a_pending_batch_is_found_among_the_versions_of_others(
+def test_pending_batch_is_found_among_versions_of_other_writers(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink.run(0)
@@ -217,7 +217,9 @@ def test_a_pending_batch_is_found_among_the_versions_of_others(
     assert sink.ids() == [*range(20), *range(50, 60)]
 
 
-def test_when_the_versions_since_are_gone_nobody_guesses(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_batch_whose_versions_were_cleaned_up_is_an_error(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sink.run(0)
     with monkeypatch.context() as patch:
         substitute(patch, "stream.commit_write", _dies_after(original("stream.commit_write")))
@@ -231,7 +233,7 @@ def test_when_the_versions_since_are_gone_nobody_guesses(sink: Sink, monkeypatch
     assert sink.ids() == [*range(20), *range(50, 60)]
 
 
-def test_the_file_survives_cleanup_and_goes_with_the_table(sink: Sink) -> None:
+def test_progress_file_survives_cleanup_and_is_purged_with_the_table(sink: Sink) -> None:
     sink.run(0)
     sink.run(1)
     dataset = sink.dataset()
@@ -257,7 +259,7 @@ def test_the_file_survives_cleanup_and_goes_with_the_table(sink: Sink) -> None:
         (Progress(8, State.DONE, 3), Verdict.SKIP),
     ],
 )
-def test_every_state_of_the_file_has_its_verdict(known: Progress | None, verdict: Verdict) -> None:
+def test_every_state_of_the_progress_file_has_a_verdict(known: Progress | None, verdict: Verdict) -> None:
     assert judge(known, 7) is verdict
 
 
@@ -266,7 +268,7 @@ def context(tmp_path: Path) -> Context:
     return open_context(parse_properties({"root": str(tmp_path), **V1}), SystemClock())
 
 
-def test_a_file_that_another_run_wrote_meanwhile_is_not_overwritten(context: Context) -> None:
+def test_progress_file_changed_by_another_run_is_not_overwritten(context: Context) -> None:
     key = progress_key("t.lance", QUERY)
     first = put_progress(context.storage, key, Progress(1, State.PENDING, 1), over=None)
     assert read_progress(context.storage, key) == first
@@ -278,13 +280,13 @@ def test_a_file_that_another_run_wrote_meanwhile_is_not_overwritten(context: Con
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"format": 2}', b'{"format": 1, "batch": 1}'])
-def test_a_file_that_cannot_be_read_is_named(context: Context, body: bytes) -> None:
+def test_unreadable_progress_file_is_named(context: Context, body: bytes) -> None:
     key = progress_key("t.lance", QUERY)
     context.storage.create(key, body)
     with pytest.raises(InvalidTableStateError, match=r"t\.lance/_relance/streams"):
         read_progress(context.storage, key)
 
 
-def test_the_id_of_a_query_is_part_of_a_file_name_or_refused() -> None:
+def test_invalid_query_id_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="invalid streaming query id"):
         progress_key("t.lance", "../x")

@@ -70,7 +70,7 @@ def ids(root: Path, *parts: str) -> list[int]:
     return sorted(dataset(root, *parts).to_table()["id"].to_pylist())
 
 
-def test_appends_complete_results_and_two_queries_at_once_land(
+def test_sink_writes_appends_complete_results_and_concurrent_queries(
     spark: SparkSession, files: Files, root: Path, tmp_path: Path
 ) -> None:
     relance.spark.register(spark)
@@ -110,7 +110,7 @@ def test_appends_complete_results_and_two_queries_at_once_land(
     assert len(ids(root, "prod", "events")) == 2 * len(files.numbers)
 
 
-def test_what_cannot_be_written_is_refused_with_our_errors(
+def test_invalid_streaming_writes_raise_typed_errors(
     spark: SparkSession, files: Files, root: Path, tmp_path: Path
 ) -> None:
     relance.spark.register(spark)
@@ -144,7 +144,7 @@ def run_query(root: Path, files: Files, checkpoint: Path, *, killed_in: int = -1
 
 
 @pytest.mark.timeout(1800)
-def test_a_query_that_is_killed_before_its_checkpoint_writes_every_row_once(
+def test_query_killed_before_its_checkpoint_writes_every_row_once(
     java: None, files: Files, root: Path, tmp_path: Path
 ) -> None:
     files.add(0, 10)

@@ -60,7 +60,7 @@ def ids(batches: list[list[dict[str, Any]]]) -> list[list[int]]:
     return [sorted(row["id"] for row in batch) for batch in batches]
 
 
-def test_a_stream_reads_the_table_then_its_versions_across_restarts(
+def test_stream_reads_the_table_then_its_versions_across_restarts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     relance.spark.register(spark)

@@ -67,7 +67,7 @@ def _addresses(array: pa.Array) -> list[int]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-def test_each_type_reaches_spark_and_comes_back(sample: Sample) -> None:
+def test_every_type_round_trips_through_spark(sample: Sample) -> None:
     batch = _batch(pa.array([*sample.values] * 3, sample.arrow))
     wanted = _from_spark(batch.schema)
     for part in (batch, batch.slice(1, 4), batch.slice(2, 1), batch.slice(4), batch.slice(0, 0)):
@@ -82,7 +82,7 @@ def test_each_type_reaches_spark_and_comes_back(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-def test_each_type_may_be_not_null(sample: Sample) -> None:
+def test_every_type_may_be_non_nullable(sample: Sample) -> None:
     kept = pa.array([value for value in sample.values if value is not None], sample.arrow)
     seen = _to_spark(_batch(kept, nullable=False))
     assert not seen.schema.field(0).nullable
@@ -94,7 +94,7 @@ def test_each_type_may_be_not_null(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("name", ["int64", "double", "string", "timestamp_utc", "decimal128", "vector"])
-def test_a_column_that_spark_takes_as_it_is_is_not_copied(name: str) -> None:
+def test_column_that_needs_no_cast_is_not_copied(name: str) -> None:
     batch = _batch(SAMPLES[name].array.drop_null())
     values = batch.column(0).flatten() if name == "vector" else batch.column(0)
     seen = _to_spark(batch).column(0)
@@ -112,7 +112,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("array", LOSSES.values(), ids=LOSSES)
-def test_a_value_that_spark_would_lose_is_refused_with_the_column(array: pa.Array) -> None:
+def test_value_that_spark_would_lose_is_refused_with_its_column(array: pa.Array) -> None:
     with pytest.raises(TableSchemaValidationError, match="column 'c' holds a value"):
         _to_spark(_batch(array))
     with pytest.raises(TableSchemaValidationError, match=r"column 'c\.element' holds a value"):
@@ -137,14 +137,14 @@ TOO_MUCH: dict[str, tuple[pa.Array, pa.DataType]] = {
 
 
 @pytest.mark.parametrize(("array", "arrow"), TOO_MUCH.values(), ids=TOO_MUCH)
-def test_a_value_that_the_table_would_lose_is_refused_with_the_column(
+def test_value_that_the_table_would_lose_is_refused_with_its_column(
     array: pa.Array, arrow: pa.DataType
 ) -> None:
     with pytest.raises(TableSchemaValidationError, match="column 'c' holds a value"):
         _to_lance(_batch(array), pa.schema([("c", arrow)]))
 
 
-def test_half_floats_keep_what_is_not_a_number() -> None:
+def test_half_floats_keep_nan_infinity_and_null() -> None:
     array = pa.array([float("nan"), float("inf"), None, -0.0], pa.float32())
     half = _to_lance(_batch(array), pa.schema([("c", pa.float16())])).column(0)
     assert str(half.to_pylist()) == "[nan, inf, None, -0.0]"
@@ -169,7 +169,7 @@ def test_vectors_keep_null_rows_and_null_values() -> None:
     assert _values(_to_lance(_batch(pa.nulls(3, batch.schema.field(0).type)), wanted)) == [None] * 3
 
 
-def test_nulls_inside_are_refused_only_where_they_can_be_seen() -> None:
+def test_nested_nulls_are_refused_only_where_visible() -> None:
     part = pa.struct([pa.field("x", pa.int64(), nullable=False)])
     loose = pa.struct([("x", pa.int64())])
     fine = pa.StructArray.from_arrays([pa.array([1, None])], names=["x"], mask=pa.array([False, True]))
@@ -186,7 +186,7 @@ def test_nulls_inside_are_refused_only_where_they_can_be_seen() -> None:
         )
 
 
-def test_entries_hidden_below_a_null_list_or_map_do_not_come_back() -> None:
+def test_entries_hidden_below_a_null_list_or_map_stay_hidden() -> None:
     offsets, mask = pa.array([0, 1, 3], pa.int32()), pa.array([True, False])
     lists = pa.ListArray.from_arrays(offsets, pa.array([1, 2, 3], pa.uint8()), mask=mask)
     assert _values(_to_spark(_batch(lists))) == [None, [2, 3]]
@@ -213,7 +213,7 @@ def test_decimals_are_aligned_for_lance_at_any_depth(tmp_path: Any) -> None:
     assert dataset.to_table().to_pylist() == batch.to_pylist()
 
 
-def test_only_the_columns_sent_are_written_in_the_order_of_the_table() -> None:
+def test_only_the_given_columns_are_written_in_table_order() -> None:
     table = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
     sent = pa.RecordBatch.from_pydict({"c": [1.0], "a": pa.array([7], pa.int32())})
     ready = _to_lance(sent, table)
@@ -221,7 +221,7 @@ def test_only_the_columns_sent_are_written_in_the_order_of_the_table() -> None:
     assert ready.schema == pa.schema([("a", pa.int64()), ("c", pa.float64())])
 
 
-def test_parts_of_a_struct_may_be_missing_and_in_any_order() -> None:
+def test_struct_fields_may_be_missing_and_in_any_order() -> None:
     wanted = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.int8())), ("c", pa.string())])
     sent = pa.array([{"c": "x", "a": 1}, None], pa.struct([("c", pa.string()), ("a", pa.int32())]))
     assert _values(_to_lance(_batch(sent), pa.schema([("c", wanted)]))) == [
@@ -230,7 +230,7 @@ def test_parts_of_a_struct_may_be_missing_and_in_any_order() -> None:
     ]
 
 
-def test_spark_gets_the_columns_and_parts_it_asks_for() -> None:
+def test_spark_gets_the_columns_and_struct_fields_it_asks_for() -> None:
     part = sql.StructType().add("y", sql.LongType())
     asked = sql.StructType().add("s", part).add("n", sql.DoubleType())
     batch = pa.RecordBatch.from_pydict({"n": pa.array([1], pa.int32()), "o": [1], "s": [{"x": "a", "y": 2}]})
@@ -260,7 +260,7 @@ def test_spark_gets_the_columns_and_parts_it_asks_for() -> None:
         ),
     ],
 )
-def test_spark_is_told_before_any_work_what_it_cannot_get(
+def test_impossible_projection_is_refused_before_any_work(
     asked: tuple[str, sql.DataType], error: type[Exception], message: str
 ) -> None:
     table = pa.schema([("n", pa.int64()), ("s", pa.struct([("y", pa.int64())]))])
@@ -268,12 +268,12 @@ def test_spark_is_told_before_any_work_what_it_cannot_get(
         ToSpark(table, reader_schema(sql.StructType().add(*asked)))
 
 
-def test_no_columns_keep_the_number_of_rows() -> None:
+def test_empty_projection_keeps_the_number_of_rows() -> None:
     batch = pa.RecordBatch.from_pydict({"n": [1, 2, 3]})
     assert ToSpark(batch.schema, pa.schema([]))(batch).num_rows == 3
 
 
-def test_a_thousand_columns_are_cast_and_the_plan_can_be_pickled() -> None:
+def test_thousand_columns_are_cast_and_the_cast_is_picklable() -> None:
     names = [f"größe {index}" for index in range(1000)]
     batch = pa.RecordBatch.from_arrays(
         [pa.array([index % 256], pa.uint8()) for index in range(1000)], names=names
@@ -326,9 +326,7 @@ _nested_rows = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(rows=_nested_rows, start=st.integers(0, 3), data=st.data())
-def test_nested_values_survive_both_ways_from_any_slice(
-    rows: list[Any], start: int, data: st.DataObject
-) -> None:
+def test_nested_values_round_trip_from_any_slice(rows: list[Any], start: int, data: st.DataObject) -> None:
     inner = pa.struct(
         [("n", pa.uint64()), ("v", pa.list_(pa.float16(), 2)), ("m", pa.map_(pa.string(), pa.uint8()))]
     )

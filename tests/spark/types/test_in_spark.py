@@ -129,7 +129,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_type_goes_to_spark_and_back_to_its_table_and_into_a_new_one(
+def test_every_type_is_read_appended_and_written_to_a_new_table(
     in_new_york: SparkSession, table: Path, tmp_path: Path
 ) -> None:
     rows = lance.dataset(table).to_table().to_pylist()
@@ -149,7 +149,7 @@ def test_every_type_goes_to_spark_and_back_to_its_table_and_into_a_new_one(
     assert _append(none, new) == rows
 
 
-def test_times_made_by_spark_are_the_same_instants_in_the_table(
+def test_spark_timestamps_are_the_same_instants_in_the_table(
     in_new_york: SparkSession, tmp_path: Path
 ) -> None:
     frame = in_new_york.sql(
@@ -162,7 +162,7 @@ def test_times_made_by_spark_are_the_same_instants_in_the_table(
     assert lance.dataset(path).schema.field("at") == pa.field("at", pa.timestamp("us", "UTC"), nullable=False)
 
 
-def test_void_and_narrow_wide_decimals_and_blobs_are_read(in_new_york: SparkSession, tmp_path: Path) -> None:
+def test_void_decimal256_and_blob_columns_are_read(in_new_york: SparkSession, tmp_path: Path) -> None:
     blob = pa.field("blob", pa.large_binary(), metadata={BLOB_KEY: "true"})
     schema = pa.schema([("void", pa.null()), ("wide", pa.decimal256(38, 2)), blob])
     rows = [{"void": None, "wide": PRICE, "blob": b"abc"}, {"void": None, "wide": None, "blob": None}]
@@ -170,7 +170,7 @@ def test_void_and_narrow_wide_decimals_and_blobs_are_read(in_new_york: SparkSess
     assert _load(in_new_york, tmp_path / "t.lance").toArrow().to_pylist() == rows
 
 
-def test_spark_shows_the_column_when_a_value_does_not_fit(in_new_york: SparkSession, tmp_path: Path) -> None:
+def test_error_names_the_column_when_a_value_does_not_fit(in_new_york: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "vectors.lance"
     lance.write_dataset(pa.schema([("v", pa.list_(pa.float32(), 2))]).empty_table(), path)
     frame = in_new_york.sql("SELECT array(1.0F, 2.0F, 3.0F) AS v")

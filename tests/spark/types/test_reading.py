@@ -31,14 +31,14 @@ def _arrow(**fields: pa.DataType) -> pa.Schema:
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
 @pytest.mark.parametrize("nullable", [True, False])
-def test_spark_sees_each_type_with_its_nullability(sample: Sample, nullable: bool) -> None:
+def test_every_type_and_its_nullability_map_to_spark(sample: Sample, nullable: bool) -> None:
     assert spark_schema(pa.schema([pa.field("c", sample.arrow, nullable)])) == _one(
         sample.spark, nullable=nullable
     )
 
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-def test_spark_can_name_the_batches_it_wants_for_each_type(sample: Sample) -> None:
+def test_reader_schema_maps_back_to_the_same_spark_type(sample: Sample) -> None:
     assert spark_schema(reader_schema(_one(sample.spark))) == _one(sample.spark)
 
 
@@ -55,7 +55,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("arrow", UNREADABLE.values(), ids=UNREADABLE)
-def test_what_spark_cannot_read_is_refused_with_its_path(arrow: pa.DataType) -> None:
+def test_type_that_spark_cannot_read_is_refused_with_its_path(arrow: pa.DataType) -> None:
     with pytest.raises(UnsupportedOperationError, match=r"column 'c' .* Spark cannot read"):
         spark_schema(_arrow(ok=pa.int8(), c=arrow))
     with pytest.raises(UnsupportedOperationError, match=r"column 'a\.element\.`x\.y`' "):
@@ -64,11 +64,11 @@ def test_what_spark_cannot_read_is_refused_with_its_path(arrow: pa.DataType) -> 
         spark_schema(_arrow(m=pa.map_(pa.string(), arrow)))
 
 
-def test_a_column_of_nothing_but_nulls_is_read_as_void() -> None:
+def test_column_of_nulls_is_read_as_void() -> None:
     assert spark_schema(_arrow(c=pa.null())) == _one(sql.NullType())
 
 
-def test_a_narrow_decimal256_is_read() -> None:
+def test_narrow_decimal256_is_read_as_decimal() -> None:
     assert spark_schema(_arrow(c=pa.decimal256(38, 2))) == _one(sql.DecimalType(38, 2))
 
 
@@ -77,7 +77,7 @@ def test_a_narrow_decimal256_is_read() -> None:
     [lance.blob_field("c"), pa.field("c", pa.large_binary(), metadata={BLOB_KEY: "true"})],
     ids=["second kind", "first kind"],
 )
-def test_a_blob_column_is_binary_and_stays_a_blob_when_written(field: pa.Field) -> None:
+def test_blob_column_is_binary_and_stays_a_blob_when_written(field: pa.Field) -> None:
     seen = spark_schema(pa.schema([field]))
     assert seen["c"].dataType == sql.BinaryType()
     written = lance_schema(seen, vectors={}).field("c")
@@ -86,7 +86,7 @@ def test_a_blob_column_is_binary_and_stays_a_blob_when_written(field: pa.Field) 
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *NESTED])
-def test_a_shared_type_comes_back_as_it_was(name: str) -> None:
+def test_shared_types_round_trip_through_a_spark_schema(name: str) -> None:
     schema = pa.schema([pa.field("c", SAMPLES[name].arrow, nullable=False)])
     assert lance_schema(spark_schema(schema), vectors={}).equals(schema, check_metadata=True)
 
@@ -109,7 +109,7 @@ def test_declared_vectors_become_fixed_size_lists_at_any_depth() -> None:
 
 
 @pytest.mark.parametrize("vectors", [{"x": 2}, {"n": 2}, {"v": 0}, {"v.element": 2}])
-def test_a_vector_that_cannot_be_is_refused(vectors: dict[str, int]) -> None:
+def test_invalid_vector_declaration_is_refused(vectors: dict[str, int]) -> None:
     struct = (
         sql.StructType().add("v", sql.ArrayType(sql.FloatType())).add("n", sql.ArrayType(sql.StringType()))
     )
@@ -132,7 +132,7 @@ UNWRITABLE: dict[str, tuple[sql.DataType, str]] = {
 
 
 @pytest.mark.parametrize("case", UNWRITABLE)
-def test_what_a_table_cannot_keep_is_refused_with_its_path_and_a_way_out(case: str) -> None:
+def test_type_that_lance_cannot_store_is_refused_with_path_and_advice(case: str) -> None:
     spark, hint = UNWRITABLE[case]
     with pytest.raises(UnsupportedOperationError, match=f"column 'c' .*{hint}"):
         lance_schema(_one(spark), vectors={})
@@ -143,22 +143,22 @@ def test_what_a_table_cannot_keep_is_refused_with_its_path_and_a_way_out(case: s
 
 
 @pytest.mark.parametrize("name", ["a.b", "", "a`b", "_rowid"])
-def test_a_name_that_lance_does_not_take_is_refused(name: str) -> None:
+def test_column_name_that_lance_refuses_is_refused(name: str) -> None:
     with pytest.raises(TableSchemaValidationError, match="column"):
         lance_schema(_one(sql.LongType(), name), vectors={})
 
 
-def test_inside_structs_lance_takes_any_name() -> None:
+def test_struct_fields_may_have_any_name() -> None:
     part = sql.StructType([sql.StructField(name, sql.LongType()) for name in ("a.b", "", "a`b", "_rowid")])
     assert spark_schema(lance_schema(_one(part), vectors={})) == _one(part)
 
 
-def test_a_name_that_comes_twice_is_refused() -> None:
+def test_duplicate_column_name_is_refused() -> None:
     with pytest.raises(TableSchemaValidationError, match=r"column 'id' occurs twice"):
         lance_schema(sql.StructType().add("id", "long").add("id", "string"), vectors={})
 
 
-def test_names_in_any_script_are_kept() -> None:
+def test_column_names_in_any_script_are_kept() -> None:
     names = ["größe", "名前", "🙂", "with space", "a/b"]
     struct = sql.StructType([sql.StructField(name, sql.LongType()) for name in names])
     assert lance_schema(struct, vectors={}).names == names
@@ -166,7 +166,7 @@ def test_names_in_any_script_are_kept() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_what_was_read_can_be_appended_again(name: str) -> None:
+def test_every_read_type_can_be_appended_again(name: str) -> None:
     check_append(_one(SAMPLES[name].spark), _arrow(c=SAMPLES[name].arrow))
 
 
@@ -189,7 +189,7 @@ WIDENING: list[Pair] = [
 
 
 @pytest.mark.parametrize(("given", "there"), WIDENING, ids=str)
-def test_a_type_that_fits_without_loss_may_be_appended(given: sql.DataType, there: pa.DataType) -> None:
+def test_lossless_type_conversion_is_accepted_for_appends(given: sql.DataType, there: pa.DataType) -> None:
     check_append(_one(given), _arrow(c=there))
 
 
@@ -213,9 +213,7 @@ MISFITS: list[Pair] = [
 
 
 @pytest.mark.parametrize(("given", "there"), MISFITS, ids=str)
-def test_a_type_that_would_lose_values_is_refused_before_any_work(
-    given: sql.DataType, there: pa.DataType
-) -> None:
+def test_lossy_type_conversion_is_refused_before_any_work(given: sql.DataType, there: pa.DataType) -> None:
     with pytest.raises(TableSchemaValidationError, match=r"column 'c' is .* without loss"):
         check_append(_one(given), _arrow(c=there))
     with pytest.raises(TableSchemaValidationError, match=r"column 'c\.element' is .* without loss"):
@@ -239,7 +237,9 @@ APPENDS: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("fields", "message"), [case[1:] for case in APPENDS], ids=[case[0] for case in APPENDS]
 )
-def test_an_append_is_refused_with_the_name_for(fields: dict[str, Any], message: str) -> None:
+def test_append_with_unknown_missing_or_miscased_fields_is_refused_by_name(
+    fields: dict[str, Any], message: str
+) -> None:
     part = pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.int64())])
     table = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("s", part)])
     struct = sql.StructType()
@@ -251,12 +251,12 @@ def test_an_append_is_refused_with_the_name_for(fields: dict[str, Any], message:
         check_append(struct, table)
 
 
-def test_nullable_columns_may_be_missing_and_order_is_free() -> None:
+def test_nullable_columns_may_be_missing_and_in_any_order() -> None:
     table = pa.schema(
         [pa.field("id", pa.int64(), nullable=False), pa.field("a", pa.string()), pa.field("b", pa.int8())]
     )
     check_append(sql.StructType().add("b", "byte").add("id", "integer"), table)
 
 
-def test_every_foreign_type_is_a_sample_of_its_own() -> None:
+def test_foreign_type_samples_are_distinct_from_the_others() -> None:
     assert not set(FOREIGN) & (set(PLAIN) | set(NESTED))

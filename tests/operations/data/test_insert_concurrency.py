@@ -19,7 +19,7 @@ from relance import DirectoryNamespace
 from relance.errors import ServiceUnavailableError
 
 
-def test_a_table_dropped_while_it_is_written_is_told(
+def test_insert_into_a_table_dropped_before_the_commit_is_a_conflict(
     place: LocalPlace, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog)
@@ -38,7 +38,7 @@ def test_a_table_dropped_while_it_is_written_is_told(
     assert ids(catalog) == [0, 1, 2, 3, 4, 9]
 
 
-def test_a_write_is_not_taken_back_by_a_store_that_fails_after_it(
+def test_delete_succeeds_although_the_store_fails_after_its_commit(
     catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(catalog)
@@ -59,7 +59,7 @@ def test_a_write_is_not_taken_back_by_a_store_that_fails_after_it(
 
 
 @pytest.mark.parametrize("mode", ["V2", "compatibility"])
-def test_tables_of_namespaces_have_rows_too(tmp_path: Path, mode: str) -> None:
+def test_rows_of_tables_in_namespaces_can_be_written_and_queried(tmp_path: Path, mode: str) -> None:
     catalog = quiet(local_place(tmp_path / "root", MODES[mode]))
     catalog.create_namespace({"id": ["sales"]})
     catalog.declare_table({"id": ["sales", "t"]})
@@ -71,7 +71,7 @@ def test_tables_of_namespaces_have_rows_too(tmp_path: Path, mode: str) -> None:
     assert pa.ipc.open_file(answer).read_all()["id"].to_pylist() == [1, 2, 3]
 
 
-def test_a_catalog_without_manifest_has_no_tables_in_namespaces(tmp_path: Path) -> None:
+def test_without_a_manifest_rows_of_tables_in_namespaces_are_unsupported(tmp_path: Path) -> None:
     catalog = quiet(local_place(tmp_path / "root", MODES["V1"]))
     with refused(UNSUPPORTED):
         catalog.insert_into_table({"id": ["sales", "t"]}, ipc(people([1])))
@@ -79,7 +79,7 @@ def test_a_catalog_without_manifest_has_no_tables_in_namespaces(tmp_path: Path) 
         catalog.query_table({"id": ["sales", "t"], "vector": {}, "k": 0})
 
 
-def test_two_clients_insert_into_a_declared_table_and_both_arrive(
+def test_two_clients_inserting_into_a_declared_table_both_succeed(
     place: LocalPlace, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog.declare_table({"id": ["t"]})
@@ -96,7 +96,7 @@ def test_two_clients_insert_into_a_declared_table_and_both_arrive(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_rows_on_an_object_store(moto_server: S3Server, moto_bucket: str, mode: str) -> None:
+def test_rows_can_be_written_and_queried_on_s3(moto_server: S3Server, moto_bucket: str, mode: str) -> None:
     place = S3Place(moto_server, moto_bucket, "lake", MODES[mode])
     catalog = place.open()
     make(catalog)

@@ -91,7 +91,7 @@ def _merge(place: LocalPlace) -> None:
     ],
 )
 @pytest.mark.parametrize("change", CHANGES)
-def test_no_row_is_lost_and_none_comes_back(
+def test_concurrent_change_neither_loses_nor_resurrects_rows(
     place: LocalPlace, change: str, moment: str, stable: bool
 ) -> None:
     fill(place, stable=stable)
@@ -117,7 +117,7 @@ def test_no_row_is_lost_and_none_comes_back(
 
 
 @pytest.mark.parametrize("partial", [None, 1])
-def test_a_part_that_others_changed_fails_alone_and_its_files_go(
+def test_rewrite_conflicting_with_a_delete_fails_alone_and_its_files_are_removed(
     place: LocalPlace, partial: int | None
 ) -> None:
     fill(place)
@@ -138,9 +138,7 @@ def test_a_part_that_others_changed_fails_alone_and_its_files_go(
 
 
 @pytest.mark.parametrize("giant", [False, True])
-def test_the_result_counts_all_rounds(
-    place: LocalPlace, giant: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_result_sums_up_all_attempts(place: LocalPlace, giant: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(place)
     fitting = original("compaction.fitting_tasks")
     calls: list[Any] = []
@@ -160,7 +158,7 @@ def test_the_result_counts_all_rounds(
     assert (result.effect.before.fragments, result.effect.after.fragments) == (8, 4)
 
 
-def test_a_job_that_died_before_its_commit_is_done_by_the_next_run(place: LocalPlace) -> None:
+def test_compaction_that_crashed_before_its_commit_is_redone_by_the_next_run(place: LocalPlace) -> None:
     fill(place)
     plan = planned(place, JOB)
     late = work(place, plan)
@@ -174,7 +172,7 @@ def test_a_job_that_died_before_its_commit_is_done_by_the_next_run(place: LocalP
     assert_indexes_are_right(place)
 
 
-def test_a_job_that_died_half_way_keeps_what_it_committed(place: LocalPlace) -> None:
+def test_compaction_that_crashed_midway_keeps_its_partial_commits(place: LocalPlace) -> None:
     fill(place)
     plan = planned(place, Compact(target_rows=2 * EACH, partial_progress=1))
     plan.land(quiet_context(place), [plan.tasks[0].run(quiet_context(place))])
@@ -185,7 +183,7 @@ def test_a_job_that_died_half_way_keeps_what_it_committed(place: LocalPlace) -> 
     assert ids(place) == ALL
 
 
-def test_a_commit_that_landed_though_a_conflict_is_told_is_a_success(
+def test_commit_that_landed_despite_a_reported_conflict_is_a_success(
     place: LocalPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(place)
@@ -205,7 +203,7 @@ def test_a_commit_that_landed_though_a_conflict_is_told_is_a_success(
     assert_indexes_are_right(place)
 
 
-def test_after_no_answer_at_all_no_file_is_removed(
+def test_commit_with_a_lost_response_removes_no_files(
     place: LocalPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(place)
@@ -227,7 +225,7 @@ def test_after_no_answer_at_all_no_file_is_removed(
     assert run(place, JOB).effect is None
 
 
-def test_another_table_in_the_same_place_is_not_touched(place: LocalPlace) -> None:
+def test_table_replaced_after_planning_is_not_touched(place: LocalPlace) -> None:
     fill(place)
     plan = planned(place, JOB)
     values = work(place, plan)
@@ -242,7 +240,7 @@ def test_another_table_in_the_same_place_is_not_touched(place: LocalPlace) -> No
 
 @pytest.mark.parametrize("moment", ["before the tasks", "before the commit"])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_table_that_is_dropped_meanwhile_is_left_alone(tmp_path: Path, mode: str, moment: str) -> None:
+def test_table_dropped_after_planning_is_left_alone(tmp_path: Path, mode: str, moment: str) -> None:
     place = local_place(tmp_path, MODES[mode])
     fill(place)
     plan = planned(place, JOB)
@@ -258,7 +256,7 @@ def test_a_table_that_is_dropped_meanwhile_is_left_alone(tmp_path: Path, mode: s
 
 
 @pytest.mark.parametrize("mode", ["V2", "compatibility"])
-def test_a_table_that_is_renamed_meanwhile_is_told_and_stays_whole(tmp_path: Path, mode: str) -> None:
+def test_table_renamed_after_planning_raises_table_not_found(tmp_path: Path, mode: str) -> None:
     place = local_place(tmp_path, MODES[mode])
     fill(place)
     plan = planned(place, JOB)
@@ -271,7 +269,7 @@ def test_a_table_that_is_renamed_meanwhile_is_told_and_stays_whole(tmp_path: Pat
     assert ids(place, "u") == ALL
 
 
-def test_dropped_and_undropped_meanwhile_it_is_done(place: LocalPlace) -> None:
+def test_table_dropped_and_undropped_after_planning_is_compacted(place: LocalPlace) -> None:
     fill(place)
     plan = planned(place, JOB)
     values = work(place, plan)
@@ -282,7 +280,7 @@ def test_dropped_and_undropped_meanwhile_it_is_done(place: LocalPlace) -> None:
     assert ids(place) == ALL
 
 
-def test_a_planned_version_that_is_cleaned_up_is_planned_again(place: LocalPlace) -> None:
+def test_planned_version_removed_by_cleanup_requires_a_new_plan(place: LocalPlace) -> None:
     fill(place)
     plan = planned(place, JOB)
     append(place, 5000, 10)
@@ -293,7 +291,7 @@ def test_a_planned_version_that_is_cleaned_up_is_planned_again(place: LocalPlace
 
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("partial", [None, 1])
-def test_compactions_and_writers_at_once_lose_nothing(
+def test_concurrent_compactions_and_writers_lose_no_rows(
     place: LocalPlace, stable: bool, partial: int | None
 ) -> None:
     fill(place, fragments=16, stable=stable)
@@ -340,7 +338,7 @@ def test_compactions_and_writers_at_once_lose_nothing(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_drops_and_undrops_while_it_runs_end_in_success_or_a_clean_error(tmp_path: Path, mode: str) -> None:
+def test_concurrent_drops_end_in_success_or_table_not_found(tmp_path: Path, mode: str) -> None:
     place = local_place(tmp_path, MODES[mode])
     fill(place)
     catalog = place.open()

@@ -76,14 +76,14 @@ def _outcomes(case: str, fault: Fault) -> list[tuple[str | None, Kind]]:
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.RETRIED])
 @pytest.mark.parametrize("case", list(CASES))
-def test_a_lost_answer_is_settled_by_looking(case: str, fault: Fault) -> None:
+def test_lost_response_to_a_conditional_write_is_resolved_by_reading_back(case: str, fault: Fault) -> None:
     outcomes = _outcomes(case, fault)
     assert outcomes, "nothing was struck"
     assert outcomes == [(None, CASES[case][2])] * len(outcomes)
 
 
 @pytest.mark.parametrize("case", ["undrop", "purge", "declare", "overwrite"])
-def test_without_reading_back_a_client_takes_its_own_write_for_somebody_elses(case: str) -> None:
+def test_without_reading_back_a_client_mistakes_its_own_write_for_a_conflict(case: str) -> None:
     def believe(
         storage: ObjectStorage,
         key: str,
