@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.support.cli import CommandLake, environment, run
+from tests.support.cli import RULES, CommandLake, environment, run
 from tests.support.patches import original, substitute
 
 from relance.cli.app import app
@@ -26,23 +26,7 @@ from relance.policy.actions import Kind
 from relance.policy.pipeline.plan_file import begin
 from relance.policy.pipeline.planning import ref_of
 
-POLICY = """
-[limits]
-max_tables = 100
-
-[defaults]
-compact = { min_fragments = 2 }
-
-[[rules]]
-name = "production"
-tables = "prod.**"
-protect = true
-
-[[rules]]
-name = "old readings"
-tables = "readings"
-delete_rows = { delete_where = "id < 2" }
-"""
+POLICY = f"[limits]\nmax_tables = 100\n{RULES}"
 
 
 @pytest.fixture

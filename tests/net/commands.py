@@ -18,29 +18,11 @@ from typing import Any
 from unittest import mock
 
 import click
-from tests.support.cli import ROWS, run
-from tests.support.roots import ipc
+from tests.support.cli import RULES, make_lake, run
 
-from relance import DirectoryNamespace
 from relance.cli.app import app
 
-POLICY = """
-[limits]
-max_rows_deleted = 2
-
-[defaults]
-compact = { min_fragments = 2 }
-
-[[rules]]
-name = "production"
-tables = "prod.**"
-protect = true
-
-[[rules]]
-name = "old readings"
-tables = "readings"
-delete_rows = { delete_where = "id < 2" }
-"""
+POLICY = f"\n[limits]\nmax_rows_deleted = 2\n{RULES}"
 BAD_POLICY = '[[rules]]\nname = "x"\ntables = "**"\ncompact = { min_fragmens = 2 }\n'
 GREEDY_POLICY = POLICY.replace("id < 2", "id < 9")
 
@@ -246,7 +228,7 @@ def record() -> dict[str, Any]:
 def record_in(folder: Path) -> dict[str, Any]:
     """Run all command lines in an empty folder, and return what each gave."""
     folder = folder.resolve()
-    _make_lake(folder / "lake")
+    make_lake(folder / "lake")
     for name, text in {"policy": POLICY, "bad": BAD_POLICY, "greedy": GREEDY_POLICY}.items():
         (folder / f"{name}.toml").write_text(text)
     (folder / "relance.toml").write_text('root = "lake"\n\n[catalog]\nmanifest_upkeep = false\n')
@@ -263,19 +245,6 @@ def record_in(folder: Path) -> dict[str, Any]:
 def without_settings() -> dict[str, str]:
     """Return the environment without what this machine says of catalogs."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RELANCE_")}
-
-
-def _make_lake(folder: Path) -> None:
-    catalog = DirectoryNamespace(root=str(folder), manifest_upkeep="false")
-    catalog.create_namespace({"id": ["prod"], "properties": {"owner": "ops"}})
-    catalog.create_namespace({"id": ["prod", "raw"]})
-    catalog.create_table({"id": ["readings"]}, ipc(ROWS))
-    catalog.create_table({"id": ["prod", "users"], "properties": {"team": "a"}}, ipc(ROWS))
-    catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
-    catalog.create_table({"id": ["prod", "raw", "odd.name"]}, ipc(ROWS))
-    catalog.create_table({"id": ["gone"]}, ipc(ROWS))
-    catalog.create_table_tag({"id": ["prod", "users"], "tag": "first", "version": 1})
-    catalog.drop_table({"id": ["gone"]})
 
 
 def normalised(value: Any, folder: str, key: str = "") -> Any:

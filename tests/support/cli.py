@@ -13,12 +13,29 @@ from typing import Any
 import pyarrow as pa
 from click.testing import CliRunner
 from tests.support.lakes import Lake
+from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
 from relance.cli.app import app
 from relance.cli.shapes import SHAPES
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+RULES = """
+[defaults]
+compact = { min_fragments = 2 }
+
+[[rules]]
+name = "production"
+tables = "prod.**"
+protect = true
+
+[[rules]]
+name = "old readings"
+tables = "readings"
+delete_rows = { delete_where = "id < 2" }
+"""
+"""A policy for the small lake."""
+
 SECRET = "s3cr3t-value-of-a-key"
 
 
@@ -46,6 +63,20 @@ class Ran:
         unknown = set(found) - set(SHAPES[self.document["command"]])
         assert not unknown, f"not in the reference: {unknown}"
         return found
+
+
+def make_lake(folder: Path) -> None:
+    """Make a lake: readings, prod.users (two versions), prod.raw.`odd.name`; `gone` is dropped."""
+    catalog = DirectoryNamespace(root=str(folder), manifest_upkeep="false")
+    catalog.create_namespace({"id": ["prod"], "properties": {"owner": "ops"}})
+    catalog.create_namespace({"id": ["prod", "raw"]})
+    catalog.create_table({"id": ["readings"]}, ipc(ROWS))
+    catalog.create_table({"id": ["prod", "users"], "properties": {"team": "a"}}, ipc(ROWS))
+    catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
+    catalog.create_table({"id": ["prod", "raw", "odd.name"]}, ipc(ROWS))
+    catalog.create_table({"id": ["gone"]}, ipc(ROWS))
+    catalog.create_table_tag({"id": ["prod", "users"], "tag": "first", "version": 1})
+    catalog.drop_table({"id": ["gone"]})
 
 
 class CommandLake(Lake):
