@@ -1,4 +1,4 @@
-"""What the tests of cleaning share: a table with versions, and a look at its files."""
+"""A table with many versions, for tests that clean them up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a small lake, and short ways to call a command."""
+"""A small lake, and short ways to run commands on it."""
 
 from __future__ import annotations
 

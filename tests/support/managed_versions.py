@@ -1,4 +1,4 @@
-"""What the tests of managed versions share: staged manifests, a look at rows and files, and power cuts."""
+"""Staged manifests, direct reads of rows and files, and power cuts, for tests of managed versions."""
 
 from __future__ import annotations
 

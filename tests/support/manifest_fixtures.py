@@ -1,4 +1,4 @@
-"""Roots with a manifest, in both modes: on local disk, and on moto for a chosen few."""
+"""Fixtures: roots with a manifest in both modes, on local disk and on moto."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a root must look like, whoever worked on it: read with Lance and the file system alone."""
+"""Invariants of a root, checked with Lance and the file system alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the catalog tests share: places to put a root, short calls for the operations, and checks."""
+"""Places for a root, short calls by table name, and checks of a catalog."""
 
 from __future__ import annotations
 

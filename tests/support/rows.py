@@ -1,4 +1,4 @@
-"""What the tests of rows share: a table with text and vectors, and short calls for the operations."""
+"""A table with text and vectors, and short calls of the operations on rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of operations inside a table share."""
+"""A table with every kind of column, and calls of the operations inside a table."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from tests.support.jobs.rows import (
     task_context,
     unused_files,
 )
-from tests.support.modes import V2
+from tests.support.modes import MODES, V2
 from tests.support.patches import substitute
 from tests.support.roots import LocalPlace, drop, ipc, local_place
 
@@ -43,6 +43,12 @@ JOBS: dict[str, Job] = {
     "delete": DeleteRows("id % 2 = 0"),
     "update": UpdateRows({"n": "n + 1"}, "id % 2 = 0"),
 }
+
+
+@pytest.fixture(params=["V1", "V2"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> LocalPlace:
+    """A root on local disk in each mode."""
+    return local_place(tmp_path / "root", MODES[request.param])
 
 
 @pytest.fixture(params=["delete", "update"])

@@ -31,6 +31,7 @@ from tests.support.jobs.rows import (
     task_context,
     unused_files,
 )
+from tests.support.modes import MODES
 from tests.support.patches import substitute
 from tests.support.roots import LocalPlace, Place, S3Place, drop, ipc, local_place
 
@@ -55,6 +56,12 @@ PREDICATES = [
     "false",
     "id in (5, 55)",
 ]
+
+
+@pytest.fixture(params=["V1", "V2"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> LocalPlace:
+    """A root on local disk in each mode."""
+    return local_place(tmp_path / "root", MODES[request.param])
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the tests of compaction and index refresh share: tables of many small fragments, and looks at them."""
+"""Tables of many small fragments, for tests of compaction and index refresh."""
 
 from __future__ import annotations
 

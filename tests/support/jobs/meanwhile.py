@@ -1,4 +1,4 @@
-"""What others do to a table between the tasks of a job and its commit."""
+"""Changes that other clients make between a job's tasks and its commit."""
 
 from __future__ import annotations
 

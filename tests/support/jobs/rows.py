@@ -1,4 +1,4 @@
-"""What the tests of row deletes and updates share: a table, a run of a job, and a job stopped half way."""
+"""A table, job runs and interrupted jobs, for tests of row deletes and updates."""
 
 from __future__ import annotations
 

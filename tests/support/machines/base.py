@@ -1,4 +1,4 @@
-"""What all state machines share: two clients on one root, each with a clock of its own."""
+"""The base of all state machines: two clients on one root, each with its own clock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The clients that work on one root, their clocks, and what must hold after every call of theirs.
 
-The calls themselves are in manifest_machine.
+The calls themselves are in tests.support.machines.manifest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small lake in which every kind of action has something to do, and what is compared of it after a run."""
+"""A small lake with work for every kind of action, and the state to compare after a run."""
 
 from __future__ import annotations
 
