@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.support.profiles import deep, is_costly
 from tests.support.scheduling import GroupedScheduling
 from tests.support.servers import AzureServer, S3Server, start_azurite, start_minio, start_moto
 from tests.support.services import required
@@ -23,6 +24,14 @@ settings.load_profile("relance")
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling | None:
     """Keep the tests of Spark together when groups are asked for (--dist loadgroup)."""
     return GroupedScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests as deep whose fixtures or explorations are costly, before a profile is selected."""
+    for item in items:
+        if is_costly(item):
+            item.add_marker(deep)
 
 
 @pytest.fixture(scope="session")

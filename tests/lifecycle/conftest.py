@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.manifest_fixtures import clock
+from tests.support.profiles import MOTO
 
 import relance
 from relance.testing.clock import ManualClock
@@ -20,7 +21,7 @@ __all__ = ["clock"]
 Open = Callable[..., relance.DirectoryNamespace]
 
 
-@pytest.fixture(params=["local disk", "moto"])
+@pytest.fixture(params=["local disk", MOTO])
 def open_catalog(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Open:
     """Return a function that opens the test's root with more properties or another clock."""
     if request.param == "local disk":

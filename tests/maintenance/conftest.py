@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.jobs.lakes import JobLake
 from tests.support.modes import MODES
+from tests.support.profiles import MINIO, MOTO
 from tests.support.roots import LocalPlace, S3Place, local_place
 from tests.support.servers import S3Server
 
@@ -23,7 +24,7 @@ def place(tmp_path: Path) -> LocalPlace:
     return local_place(tmp_path / "root")
 
 
-@pytest.fixture(params=["moto", "minio"])
+@pytest.fixture(params=[MOTO, MINIO])
 def s3(request: pytest.FixtureRequest) -> S3Place:
     """An empty V1 root on S3: on moto, and on MinIO where it can be had."""
     server: S3Server = request.getfixturevalue(f"{request.param}_server")

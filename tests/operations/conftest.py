@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.modes import COMPATIBILITY, V1
+from tests.support.profiles import MEMORY, MOTO
 from tests.support.roots import LocalPlace, Place, S3Place, local_place, memory_place
 from tests.support.servers import S3Server
 
@@ -51,7 +52,7 @@ def minio(minio_server: S3Server, minio_bucket: str) -> S3Place:
     return S3Place(minio_server, minio_bucket, "lake")
 
 
-@pytest.fixture(params=["disk", "memory", "moto", "compatibility"])
+@pytest.fixture(params=["disk", MEMORY, MOTO, "compatibility"])
 def place(request: pytest.FixtureRequest) -> Place:
     """An empty root on each kind of store, and one in compatibility mode."""
     found: Place = request.getfixturevalue(request.param)

@@ -28,6 +28,7 @@ from tests.support.codes import (
     UNSUPPORTED,
 )
 from tests.support.patches import substitute
+from tests.support.profiles import MOTO
 from tests.support.roots import (
     MORE_ROWS,
     ROWS,
@@ -652,7 +653,7 @@ def killed_create(place: Place, where: str) -> Iterator[None]:
             assert process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
+@pytest.mark.parametrize("place", ["disk", MOTO, "compatibility"], indirect=True)
 class TestKilledCreate:
     @pytest.mark.parametrize("where", ["before the data", "between data and commit"])
     def test_killed_create_leaves_nothing_visible_and_does_not_block_the_next(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import InvalidInputError
 from tests.support.codes import INVALID_INPUT, UNSUPPORTED
+from tests.support.profiles import MOTO
 from tests.support.roots import (
     MORE_ROWS,
     ROWS,
@@ -183,7 +184,7 @@ def check_from_end_to_end(place: Place, name: str) -> None:
     assert names(catalog) == []
 
 
-@pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
+@pytest.mark.parametrize("place", ["disk", MOTO, "compatibility"], indirect=True)
 def test_unusual_names_coexist_and_are_sorted_by_bytes(place: Place) -> None:
     catalog = place.open()
     for name in GOOD_NAMES:

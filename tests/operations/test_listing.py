@@ -19,6 +19,7 @@ from lance_namespace import ListTablesRequest, ListTablesResponse
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.codes import TABLE_NOT_FOUND
 from tests.support.modes import COMPATIBILITY, V1
+from tests.support.profiles import MEMORY
 from tests.support.roots import (
     ROWS,
     LocalPlace,
@@ -201,7 +202,7 @@ class TestDeclaredTables:
         assert names(catalog) == ["theirs"]
         assert names(catalog, include_declared=False) == []
 
-    @pytest.mark.parametrize("place", ["disk", "memory"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", MEMORY], indirect=True)
     def test_table_declared_by_another_client_on_disk_is_recognised(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
@@ -403,7 +404,7 @@ class TestNativeMarkers:
         assert names(catalog) == ["shown"]
         assert_gone(catalog, "hidden")
 
-    @pytest.mark.parametrize("place", ["disk", "memory"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", MEMORY], indirect=True)
     def test_native_deregistered_marker_hides_a_table_created_by_relance(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:

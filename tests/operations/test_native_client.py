@@ -11,6 +11,7 @@ import pytest
 from lance_namespace import DropTableRequest, ListTablesRequest, ListTableVersionsRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.codes import TABLE_EXISTS
+from tests.support.profiles import MOTO
 from tests.support.roots import (
     MORE_ROWS,
     ROWS,
@@ -36,7 +37,7 @@ from tests.support.roots import (
 from relance import DirectoryNamespace
 
 
-@pytest.fixture(params=["disk", "moto"])
+@pytest.fixture(params=["disk", MOTO])
 def place(request: pytest.FixtureRequest) -> Place:
     """An empty root on the stores that native has as well."""
     found: Place = request.getfixturevalue(request.param)

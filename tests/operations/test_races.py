@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.codes import CONCURRENT_MODIFICATION, TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.profiles import MINIO, MOTO
 from tests.support.racing import Outcome, Team, create_own_rows, declare_it, deregister_it, team
 from tests.support.roots import (
     MORE_ROWS,
@@ -42,7 +43,7 @@ def the_winner(outcomes: list[Outcome], *, losers: set[int]) -> Outcome:
     return winners[0]
 
 
-@pytest.mark.parametrize("place", ["disk", "moto", "minio"], indirect=True)
+@pytest.mark.parametrize("place", ["disk", MOTO, MINIO], indirect=True)
 class TestRaces:
     def test_one_racing_create_wins_and_its_rows_are_kept(self, place: Place, racers: Team) -> None:
         raced = racers.race(place.properties, create_own_rows, rounds=ROUNDS)

@@ -11,6 +11,7 @@ import pytest
 from lance_namespace import DeregisterTableRequest, RegisterTableRequest
 from lance_namespace.errors import TableNotFoundError
 from tests.support.codes import INVALID_INPUT, TABLE_EXISTS, TABLE_NOT_FOUND, UNSUPPORTED
+from tests.support.profiles import MEMORY, MOTO
 from tests.support.roots import (
     MORE_ROWS,
     ROWS,
@@ -116,7 +117,7 @@ class TestDeregistered:
         assert "register_table" in str(caught.value)
         assert "t.lance" in str(caught.value)
 
-    @pytest.mark.parametrize("place", ["disk", "memory", "moto"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", MEMORY, MOTO], indirect=True)
     def test_name_of_a_deregistered_table_stays_taken_without_a_manifest(
         self, catalog: DirectoryNamespace
     ) -> None:
@@ -144,7 +145,7 @@ class TestDeregistered:
         with pytest.raises(Exception, match="not found"):
             database.open_table("t")
 
-    @pytest.mark.parametrize("place", ["disk", "moto"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", MOTO], indirect=True)
     def test_native_client_does_not_see_a_deregistered_table(self, place: Place) -> None:
         catalog = place.open()
         create(catalog, "t")
@@ -156,7 +157,7 @@ class TestDeregistered:
         assert names(native(place)) == ["t", "u"]
         assert exists(native(place), "t")
 
-    @pytest.mark.parametrize("place", ["disk", "moto"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", MOTO], indirect=True)
     def test_table_deregistered_by_the_native_client_can_be_registered(self, place: Place) -> None:
         create(native(place), "t")
         deregister(native(place), "t")

@@ -30,6 +30,7 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 from tests.support.codes import INVALID_INPUT, NAMESPACE_EXISTS, TABLE_NOT_FOUND
+from tests.support.profiles import MOTO
 from tests.support.roots import (
     MORE_ROWS,
     ROWS,
@@ -132,7 +133,7 @@ class TestPylance:
             lance.dataset(namespace_client=catalog, table_id=["t"])
 
 
-@pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
+@pytest.mark.parametrize("place", ["disk", MOTO, "compatibility"], indirect=True)
 @pytest.mark.parametrize("tracking", ["false", "true"])
 class TestLancedb:
     @pytest.fixture
@@ -303,7 +304,7 @@ def names_in_this_process(pickled: bytes) -> tuple[int, list[str]]:
 
 
 class TestPickling:
-    @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", MOTO, "compatibility"], indirect=True)
     def test_pickled_catalog_works_in_another_process(self, place: Place) -> None:
         catalog = place.open()
         create(catalog, "t")
@@ -354,7 +355,7 @@ class TestPickling:
 
 
 class TestThreads:
-    @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", MOTO, "compatibility"], indirect=True)
     def test_threads_can_share_one_catalog(self, place: Place) -> None:
         catalog = place.open()
 
@@ -373,7 +374,7 @@ class TestThreads:
                 pass
         assert names(catalog) == sorted(f"t{number}" for number in range(24) if number % 3)
 
-    @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", MOTO, "compatibility"], indirect=True)
     def test_one_of_many_threads_creates_a_table(self, place: Place) -> None:
         catalog = place.open()
 

@@ -15,6 +15,7 @@ import pytest
 from lance_namespace import CreateTableRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.codes import INTERNAL, INVALID_INPUT, PERMISSION_DENIED, SERVICE_UNAVAILABLE, UNSUPPORTED
+from tests.support.profiles import MINIO
 from tests.support.roots import (
     ROWS,
     LocalPlace,
@@ -209,7 +210,7 @@ class TestS3:
         assert "cannot reach the store" in str(caught.value)
         assert caught.value.__cause__ is not None
 
-    @pytest.mark.parametrize("server", ["moto", "minio"])
+    @pytest.mark.parametrize("server", ["moto", MINIO])
     @pytest.mark.parametrize("call", CALLS)
     def test_missing_bucket_is_named_with_a_hint(
         self, call: str, server: str, request: pytest.FixtureRequest

@@ -30,6 +30,7 @@ from tests.support.codes import (
     TABLE_NOT_FOUND,
     VERSION_NOT_FOUND,
 )
+from tests.support.profiles import MOTO
 from tests.support.roots import (
     MORE_ROWS,
     ROWS,
@@ -343,7 +344,7 @@ class TestCreate:
                 put_version(catalog, "t", 2, path)
         assert place.files() == before
 
-    @pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
+    @pytest.mark.parametrize("place", ["disk", MOTO, "compatibility"], indirect=True)
     def test_staged_path_with_a_null_character_is_refused(
         self, place: Place, catalog: DirectoryNamespace
     ) -> None:
@@ -540,7 +541,7 @@ class TestBatchDelete:
             self.delete(catalog, (1, 2), branch="play")
 
 
-@pytest.mark.parametrize("place", ["disk", "moto", "compatibility"], indirect=True)
+@pytest.mark.parametrize("place", ["disk", MOTO, "compatibility"], indirect=True)
 class TestManagedVersioning:
     """Real pylance calls that commit every version through the catalog."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,19 @@ def case_of(item: Any) -> str:
     return f"{item.path.stem}: {item.callspec.id}"
 
 
+@cache
+def _recorded() -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = goldens.read(GOLDEN)
+    return found
+
+
+def recorded_runs(item: Any) -> int:
+    """Return how many runs the exploration of a test took when it was recorded; 0 if it explores nothing."""
+    if not hasattr(item, "callspec"):
+        return 0
+    return _recorded().get(case_of(item), {}).get("runs", 0)
+
+
 def assert_states_as_recorded(request: pytest.FixtureRequest, result: Exploration) -> None:
     """Check that an exploration visited as many states, in as many runs, as when it was recorded.
 
@@ -36,6 +50,6 @@ def assert_states_as_recorded(request: pytest.FixtureRequest, result: Exploratio
         with Path(target).open("a") as lines:
             lines.write(json.dumps({case: found}) + "\n")
         return
-    recorded = goldens.read(GOLDEN)
+    recorded = _recorded()
     if case in recorded or os.environ.get("RELANCE_PROFILE") != "long":
         goldens.assert_as_recorded(GOLDEN, {case: found}, {case: recorded.get(case)})

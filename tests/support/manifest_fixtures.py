@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.lakes import QUIET, Lake
 from tests.support.modes import COMPATIBILITY, MANIFEST_MODES, V2
+from tests.support.profiles import deep
 from tests.support.servers import S3Server
 
 from relance import DirectoryNamespace
@@ -42,7 +43,13 @@ def compatible(tmp_path: Path, clock: ManualClock) -> Lake:
     return _on_disk(tmp_path, COMPATIBILITY, clock)
 
 
-@pytest.fixture(params=[(store, mode) for store in ("disk", "moto") for mode in MANIFEST_MODES], ids=" ".join)
+@pytest.fixture(
+    params=[
+        pytest.param((store, mode), id=f"{store} {mode}", marks=marks)
+        for store, marks in (("disk", ()), ("moto", deep))
+        for mode in MANIFEST_MODES
+    ]
+)
 def any_lake(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Lake:
     """A root in either mode, on local disk and on moto."""
     store, mode = request.param
