@@ -24,6 +24,7 @@ def _into(target: str, *args: str, lake: CommandLake) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.deep
 def test_characters_outside_the_output_encoding_are_escaped(lake: CommandLake, tmp_path: Path) -> None:
     variables = {"RELANCE_ROOT": str(lake.folder), "PYTHONIOENCODING": "ascii"}
     lake.ok("create-namespace", "größe")

@@ -235,6 +235,7 @@ def test_failed_repetition_does_not_end_the_later_runs(
     assert done.exit_code == (0 if outcomes[-1] == "done" else 1)
 
 
+@pytest.mark.deep
 def test_run_every_repeats_until_it_is_stopped(lake: CommandLake, file: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "relance", "--root", str(lake.folder)]
     command += ["run", file, "--every", "1s", "--yes", "--json"]

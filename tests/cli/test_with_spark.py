@@ -10,6 +10,7 @@ from tests.support.cli import CommandLake, spawn
 from relance.errors import UnsupportedOperationError
 
 
+@pytest.mark.deep
 def test_import_of_several_files_runs_through_spark(lake: CommandLake, tmp_path: Path) -> None:
     try:
         from relance.spark.requirements import check_requirements

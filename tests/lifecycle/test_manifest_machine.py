@@ -12,8 +12,9 @@ import uuid
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.lifecycle.test_state_machine import LONG, profile
+from tests.lifecycle.test_state_machine import LONG, profile, sizes
 from tests.support.machines.base import OnDisk
 from tests.support.machines.compatibility import CompatibilityMachine
 from tests.support.machines.manifest import ManifestMachine
@@ -23,7 +24,7 @@ from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.timeout(0 if LONG else 300)
 
-ON_DISK = profile(500, 200) if LONG else profile(60, 30)
+ON_DISK = sizes(profile(10, 25), profile(500, 200) if LONG else profile(60, 30))
 ON_S3 = profile(50, 100) if LONG else profile(3, 15)
 
 
@@ -32,22 +33,25 @@ def properties_on_s3(moto_server: S3Server) -> dict[str, str]:
     return {f"storage.{key}": value for key, value in moto_server.storage_options().items()}
 
 
-def test_manifest_only_catalog_on_disk_matches_the_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", ON_DISK)
+def test_manifest_only_catalog_on_disk_matches_the_model(tmp_path: Path, size: settings) -> None:
     class Machine(OnDisk, ManifestMachine):
         def __init__(self) -> None:
             super().__init__({"root": self.fresh_root(tmp_path), **V2}, ManifestModel())
 
-    run_state_machine_as_test(Machine, settings=ON_DISK)
+    run_state_machine_as_test(Machine, settings=size)
 
 
-def test_compatibility_catalog_on_disk_matches_the_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", ON_DISK)
+def test_compatibility_catalog_on_disk_matches_the_model(tmp_path: Path, size: settings) -> None:
     class Machine(OnDisk, CompatibilityMachine):
         def __init__(self) -> None:
             super().__init__({"root": self.fresh_root(tmp_path)})
 
-    run_state_machine_as_test(Machine, settings=ON_DISK)
+    run_state_machine_as_test(Machine, settings=size)
 
 
+@pytest.mark.deep
 def test_manifest_only_catalog_on_s3_matches_the_model(
     properties_on_s3: dict[str, str], moto_bucket: str
 ) -> None:
@@ -59,6 +63,7 @@ def test_manifest_only_catalog_on_s3_matches_the_model(
     run_state_machine_as_test(OnS3, settings=ON_S3)
 
 
+@pytest.mark.deep
 def test_compatibility_catalog_on_s3_matches_the_model(
     properties_on_s3: dict[str, str], moto_bucket: str
 ) -> None:

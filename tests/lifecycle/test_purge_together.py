@@ -157,6 +157,7 @@ def test_without_checking_its_leases_a_stalled_group_purge_deletes_a_newer_table
     assert result.violation is not None
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("guarded", [True, False])
 def test_trashed_directory_is_deleted_only_while_the_lease_holds(guarded: bool) -> None:
     real = original("explorer.storage_discard")

@@ -15,6 +15,8 @@ from tests.support.servers import S3Server, start_minio, start_moto
 from tests.support.services import ServiceUnavailable
 from tests.support.soak import Plan, Report, soak
 
+pytestmark = pytest.mark.deep
+
 UNCHECKED_AT_MOST = 0.05
 """Share of the calls that lie in windows too large to search."""
 

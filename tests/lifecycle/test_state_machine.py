@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,14 +41,21 @@ def profile(examples: int, steps: int) -> settings:
     )
 
 
-def test_two_clients_on_local_disk_match_the_model(tmp_path: Path) -> None:
+def sizes(small: settings, large: settings) -> list[Any]:
+    """Return the parameters of a machine: a small one for every day and a large one."""
+    return [pytest.param(small, id="small"), pytest.param(large, id="large", marks=pytest.mark.deep)]
+
+
+@pytest.mark.parametrize("size", sizes(profile(20, 30), profile(1000, 500) if LONG else profile(200, 50)))
+def test_two_clients_on_local_disk_match_the_model(tmp_path: Path, size: settings) -> None:
     class Machine(OnDisk, LifecycleMachine):
         def __init__(self) -> None:
             super().__init__({"root": self.fresh_root(tmp_path)})
 
-    run_state_machine_as_test(Machine, settings=profile(1000, 500) if LONG else profile(200, 50))
+    run_state_machine_as_test(Machine, settings=size)
 
 
+@pytest.mark.deep
 def test_two_clients_on_s3_match_the_model(moto_server: S3Server, moto_bucket: str) -> None:
     options = {f"storage.{key}": value for key, value in moto_server.storage_options().items()}
 

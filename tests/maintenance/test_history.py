@@ -59,6 +59,8 @@ from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import Job
 from relance.operations.context import Context
 
+pytestmark = pytest.mark.deep
+
 SECONDS = 2.5
 
 Turn = Callable[[Place, History, int], None]

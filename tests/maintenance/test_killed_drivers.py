@@ -26,6 +26,8 @@ from tests.support.roots import local_place
 from relance import CleanupPolicy
 from relance.maintenance import CleanUp
 
+pytestmark = pytest.mark.deep
+
 LEFT_BEHIND = CleanUp(CleanupPolicy(retain_versions=1, delete_unverified=True), allow_young=True)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks.memory import peak_of_maintenance
+
+pytestmark = pytest.mark.deep
 
 
 def test_memory_does_not_grow_with_the_number_of_tables() -> None:

@@ -98,6 +98,7 @@ class WriteAndKeep(Action):
         return rounds, removed
 
 
+@pytest.mark.deep
 def test_upkeep_that_removes_versions_disturbs_no_readers_or_writers(crew: Team, tmp_path: Path) -> None:
     root = tmp_path / "root"
     catalog = open_root(root, V2)

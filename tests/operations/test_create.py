@@ -394,6 +394,7 @@ def damaged_bodies(count: int) -> Iterator[bytes]:
         yield bytes(body)
 
 
+@pytest.mark.deep
 def test_corrupt_body_is_refused_or_creates_a_readable_table(disk: LocalPlace) -> None:
     # In a process of its own: Lance trusts the buffers it is given, so damage may end the interpreter.
     done = subprocess.run(

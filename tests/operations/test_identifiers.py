@@ -233,6 +233,7 @@ def works_or_is_refused(place: Place, name: str) -> bool:
     return True
 
 
+@pytest.mark.deep
 @given(name=any_name)
 @settings(max_examples=300, deadline=None)
 def test_any_name_on_disk_works_or_is_refused_without_a_trace(name: str) -> None:
@@ -243,6 +244,7 @@ def test_any_name_on_disk_works_or_is_refused_without_a_trace(name: str) -> None
         assert {path.name for path in Path(sandbox).iterdir()} == ({"root"} if worked else set())
 
 
+@pytest.mark.deep
 @given(name=any_name)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_name_on_s3_works_or_is_refused_without_a_trace(

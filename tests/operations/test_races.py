@@ -23,6 +23,8 @@ from tests.support.roots import (
     versions,
 )
 
+pytestmark = pytest.mark.deep
+
 PROCESSES = 6
 ROUNDS = 8
 

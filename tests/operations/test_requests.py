@@ -304,6 +304,7 @@ def names_in_this_process(pickled: bytes) -> tuple[int, list[str]]:
 
 
 class TestPickling:
+    @pytest.mark.deep
     @pytest.mark.parametrize("place", ["disk", MOTO, "compatibility"], indirect=True)
     def test_pickled_catalog_works_in_another_process(self, place: Place) -> None:
         catalog = place.open()

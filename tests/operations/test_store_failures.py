@@ -192,6 +192,7 @@ class TestLocalDisk:
             declare(catalog, "t")
         assert disk.folder.read_bytes() == b"a file"
 
+    @pytest.mark.deep
     def test_root_that_is_a_file_cannot_have_a_manifest_and_is_left_alone(
         self, compatibility: LocalPlace
     ) -> None:

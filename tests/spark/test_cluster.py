@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.spark.cluster import Cluster, ClusterError
 
+pytestmark = pytest.mark.deep
+
 
 def test_driver_that_fails_or_hangs_is_reported(cluster: Cluster, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

@@ -11,6 +11,8 @@ import lance
 import pyarrow as pa
 import pytest
 
+pytestmark = pytest.mark.deep
+
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession

@@ -13,6 +13,8 @@ from relance.errors import InvalidInputError, TableAlreadyExistsError
 from relance.spark.files import export_files, import_files
 from relance.spark.session_properties import keep_in_session
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.fixture
 def root(spark: SparkSession, tmp_path: Path) -> Iterator[str]:

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.support.paths import REPOSITORY
 
 import relance
+
+pytestmark = pytest.mark.deep
 
 DOCS = REPOSITORY / "docs"
 PRINTED = re.compile(r"^print\(.*\)  # (.+)$", re.MULTILINE)

@@ -28,6 +28,8 @@ from relance.maintenance.work import CatalogRef, Job, Report
 from relance.operations.cleaning.policy import CleanupPolicy
 from relance.spark.runner import SparkRunner
 
+pytestmark = pytest.mark.deep
+
 TABLES = [["prod", f"t{number}"] for number in range(3)]
 
 

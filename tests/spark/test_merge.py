@@ -92,6 +92,7 @@ EVERYWHERE = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("case", "engine"), EVERYWHERE)
 def test_merge_matches_lance_merge_insert(spark: SparkSession, root: str, case: str, engine: str) -> None:
     on, make, kind, stable, delete = CASES[case]
@@ -163,6 +164,7 @@ MARKED = pa.field("b", pa.large_binary(), metadata={BLOB_KEY: "true"})
 BLOBS = [b"short", None, b"", b"x" * 300_000]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("version", ["2.0", "2.2"])
 def test_blobs_of_updated_rows_are_kept_and_new_ones_appended(
     spark: SparkSession, root: str, version: str
@@ -188,6 +190,7 @@ def test_blobs_of_updated_rows_are_kept_and_new_ones_appended(
     }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rows", [100, 800])
 def test_rows_written_during_the_key_lookup_replace_their_matches(
     spark: SparkSession, root: str, rows: int
@@ -206,6 +209,7 @@ def test_rows_written_during_the_key_lookup_replace_their_matches(
     lance.dataset(f"{root}/ours.lance").validate()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("many", [2, 50])
 def test_many_rows_with_one_key_are_merged_by_a_join(spark: SparkSession, root: str, many: int) -> None:
     uri = _create(root, "t", _rows([1] * many + [2], 0, pa.int64()))
@@ -217,6 +221,7 @@ def test_many_rows_with_one_key_are_merged_by_a_join(spark: SparkSession, root: 
     assert data <= named  # what was written before it was known how many there are is gone
 
 
+@pytest.mark.deep
 def test_source_with_more_rows_than_keys_is_refused_and_its_files_removed(
     spark: SparkSession, root: str
 ) -> None:
@@ -230,6 +235,7 @@ def test_source_with_more_rows_than_keys_is_refused_and_its_files_removed(
     assert os.listdir(f"{uri}/data") == before
 
 
+@pytest.mark.deep
 def test_small_merge_runs_locally_and_the_result_says_why(
     spark: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +268,7 @@ def test_small_merge_runs_locally_and_the_result_says_why(
     assert why(rows) == "spark: the table has 2 rows"
 
 
+@pytest.mark.deep
 def test_size_of_the_source_is_measured_before_collecting(spark: SparkSession) -> None:
     wide = spark.range(3).selectExpr("id", "repeat('x', 1000) as s", "array_repeat(1.5d, 100) as a")
     rows, size = _counted(
@@ -272,6 +279,7 @@ def test_size_of_the_source_is_measured_before_collecting(spark: SparkSession) -
     assert _counted(wide.where("id > 5")) == (0, 0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engines", [("spark", "spark"), ("local", "spark")])
 def test_racing_merges_leave_one_row_per_key(
     spark: SparkSession, root: str, engines: tuple[str, str], monkeypatch: pytest.MonkeyPatch
@@ -309,6 +317,7 @@ def test_racing_merges_leave_one_row_per_key(
     assert values in ([10, 11, 12], [20, 21, 22])
 
 
+@pytest.mark.deep
 def test_invalid_merge_is_refused_before_anything_is_written(spark: SparkSession, root: str) -> None:
     uri, kept = _create(root, "t", _rows([1, 2], 0, pa.int64())), _kept(spark)
     rows = _frame(spark, _rows([7, 7], 0, pa.int64()))

@@ -13,6 +13,8 @@ from tests.support.spark.jobs.numbers import signs
 
 import relance
 
+pytestmark = pytest.mark.deep
+
 JOB = "tests.support.spark.jobs.numbers"
 ROWS = 120_000
 TASKS = 12

@@ -14,6 +14,8 @@ from relance.policy import history, run_policy
 from relance.policy.actions import Kind
 from relance.policy.records import Outcome, RunState
 
+pytestmark = pytest.mark.deep
+
 
 def test_policy_planned_and_run_by_spark_matches_a_local_run(spark: SparkSession, tmp_path: Path) -> None:
     here, there = PolicyLake(str(tmp_path / "here")), PolicyLake(str(tmp_path / "there"))

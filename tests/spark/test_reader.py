@@ -61,6 +61,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.deep
 def test_table_is_read_by_its_catalog_id(spark: SparkSession, lake: Path) -> None:
     register(spark)
     frame = spark.read.format("lance").option("root", str(lake)).load("prod.people")
@@ -77,6 +78,7 @@ def test_table_is_read_by_its_catalog_id(spark: SparkSession, lake: Path) -> Non
     assert table(spark, "empty", root=lake).collect() == []
 
 
+@pytest.mark.deep
 def test_source_registered_under_another_name_works_on_executors(spark: SparkSession, lake: Path) -> None:
     assert table(spark, "prod$people", root=lake, source="relance_other", limit=3).count() == 3
     for name in ("parquet", "csv"):
@@ -86,6 +88,7 @@ def test_source_registered_under_another_name_works_on_executors(spark: SparkSes
         register(spark, "no name")
 
 
+@pytest.mark.deep
 def test_unusual_column_names_and_a_thousand_columns_are_read(spark: SparkSession, lake: Path) -> None:
     odd = table(spark, "`my.odd`", root=lake, columns=["a,b", "größe", "with space", "Ünï"], limit=1)
     assert odd.columns == ["a,b", "größe", "with space", "Ünï"]
@@ -144,6 +147,7 @@ def test_user_schema_acts_as_a_projection(spark: SparkSession, lake: Path) -> No
         read("id int").collect()
 
 
+@pytest.mark.deep
 def test_invalid_reads_raise_typed_errors(spark: SparkSession, lake: Path) -> None:
     with pytest.raises(TableColumnNotFoundError, match="did you mean 'name'"):
         table(spark, "prod.people", root=lake, columns=["nme"])
@@ -164,6 +168,7 @@ def test_invalid_reads_raise_typed_errors(spark: SparkSession, lake: Path) -> No
     assert "did you mean 'columns'?" in error.detail
 
 
+@pytest.mark.deep
 def test_one_relation_used_twice_gives_correct_results(spark: SparkSession, lake: Path) -> None:
     frame = table(spark, "prod.people", root=lake, version=1)
     five, rest = frame.where("id = 5"), frame.where("id < 3")
@@ -185,6 +190,7 @@ def test_filters_are_not_pushed_down_automatically() -> None:
     assert LanceReader.pushFilters is DataSourceReader.pushFilters
 
 
+@pytest.mark.deep
 def test_row_ids_row_addresses_limits_and_empty_projections_are_read(spark: SparkSession, lake: Path) -> None:
     rows = table(
         spark, "prod.people", root=lake, limit=1002, with_row_id=True, with_row_address=True
@@ -201,6 +207,7 @@ def test_row_ids_row_addresses_limits_and_empty_projections_are_read(spark: Spar
     assert many.rdd.getNumPartitions() > 5
 
 
+@pytest.mark.deep
 def test_read_keeps_its_version_and_finishes_after_a_drop(spark: SparkSession, tmp_path: Path) -> None:
     catalog = DirectoryNamespace(root=tmp_path)
     create(catalog, "t", PEOPLE)
@@ -216,6 +223,7 @@ def test_read_keeps_its_version_and_finishes_after_a_drop(spark: SparkSession, t
         table(spark, str(tmp_path / "t.lance"))
 
 
+@pytest.mark.deep
 def test_plain_paths_are_read(spark: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(PEOPLE, tmp_path / "plain")
     lance.write_dataset(PEOPLE, tmp_path / "t.lance")
@@ -228,6 +236,7 @@ def test_plain_paths_are_read(spark: SparkSession, tmp_path: Path) -> None:
         table(spark, str(tmp_path / "nothing"))
 
 
+@pytest.mark.deep
 def test_s3_table_is_read_without_showing_its_keys(
     spark: SparkSession, moto_server: S3Server, moto_bucket: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,6 +258,7 @@ def test_s3_table_is_read_without_showing_its_keys(
     assert table(spark, f"{properties['root']}/t.lance", properties=path).count() == 1000
 
 
+@pytest.mark.deep
 def test_sql_view_options_are_passed_to_lance(spark: SparkSession, lake: Path) -> None:
     register(spark)
     spark.sql(

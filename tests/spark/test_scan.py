@@ -101,6 +101,7 @@ def test_indexed_filter_reads_only_matching_fragments(tmp_path: Path) -> None:
     assert parts[0]["s"].to_pylist() == ["s6500"]
 
 
+@pytest.mark.deep
 def test_five_thousand_small_fragments_are_read_by_one_task(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     rows = pa.table({"id": range(50_000)})

@@ -69,6 +69,7 @@ def test_only_single_process_masters_are_local(master: str, expected: bool) -> N
     assert is_local(master) is expected
 
 
+@pytest.mark.deep
 def test_session_has_the_settings_and_runs_this_python(spark: SparkSession) -> None:
     conf = spark.sparkContext.getConf()
     changed_for_tests = {"spark.sql.shuffle.partitions"}
@@ -90,6 +91,7 @@ def test_session_has_the_settings_and_runs_this_python(spark: SparkSession) -> N
     assert "relance" not in os.environ.get("SPARK_HOME", ""), "only Spark itself should see the other home"
 
 
+@pytest.mark.deep
 def test_second_call_returns_the_running_session_with_a_new_root(spark: SparkSession) -> None:
     again = session(
         "another name",
@@ -107,6 +109,7 @@ def test_second_call_returns_the_running_session_with_a_new_root(spark: SparkSes
     spark.conf.unset(f"{CONF_PREFIX}root")
 
 
+@pytest.mark.deep
 def test_conflicting_static_settings_are_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidInputError, match=r"spark\.driver\.memory is '2g', not '3g'.*stop\(\)"):
         session(master="local[2]", conf={"spark.driver.memory": "3g"})
@@ -123,6 +126,7 @@ def test_properties_that_are_not_strings_are_refused(java: None) -> None:
         session(properties={"retention": 7})  # type: ignore[dict-item]  # what a caller without types does
 
 
+@pytest.mark.deep
 def test_spark_redacts_storage_keys(spark: SparkSession) -> None:
     secrets = [
         "storage.secret_access_key",

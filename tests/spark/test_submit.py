@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pyspark
+import pytest
 from tests.support.policy.lakes import POLICY, PolicyLake
 
 import relance
@@ -16,6 +17,8 @@ from relance.policy import history, runs
 from relance.policy.actions import Kind
 from relance.policy.records import RunState
 from relance.spark import submit
+
+pytestmark = pytest.mark.deep
 
 PACKAGE = Path(relance.__file__).parent
 

@@ -16,6 +16,8 @@ from tests.support.spark.jobs.upkeep import EACH, FRAGMENTS, JOBS, MERGED, ROWS,
 import relance
 from relance.errors import TableNotFoundError
 
+pytestmark = pytest.mark.deep
+
 LEFT = ("0123abcd_lost", "4567abcd_lost", "lost.lance")
 APPENDED = range(ROWS, ROWS + 300)
 

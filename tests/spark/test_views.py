@@ -16,6 +16,8 @@ from relance.spark.session_properties import keep_in_session
 from relance.spark.table import table
 from relance.spark.views import attach
 
+pytestmark = pytest.mark.deep
+
 ROWS = pa.table({"id": [1, 2, 3]})
 
 

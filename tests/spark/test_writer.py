@@ -108,6 +108,7 @@ class TestModes:
         with pytest.raises(InvalidInputError, match="unknown mode"):
             save(rows(spark, 3), "prod.events", root=root, mode="upsert")
 
+    @pytest.mark.deep
     def test_dataframe_writer_appends_and_overwrites_but_refuses_the_default_mode(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
@@ -128,6 +129,7 @@ class TestModes:
                 "t"
             )
 
+    @pytest.mark.deep
     def test_overwrite_of_a_dropped_table_revives_it_and_append_suggests_undrop(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
@@ -140,6 +142,7 @@ class TestModes:
         old = catalog.describe_table({"id": ["t"]}).location
         assert lance.dataset(old, version=1).count_rows() == 4
 
+    @pytest.mark.deep
     def test_path_ending_in_lance_is_a_table_of_its_folder(self, spark: SparkSession, root: str) -> None:
         relance.spark.register(spark)
         path = f"{root}/plain.lance"
@@ -150,6 +153,7 @@ class TestModes:
 
 
 class TestSchemas:
+    @pytest.mark.deep
     def test_incompatible_columns_are_refused_by_name_before_any_task_runs(
         self, spark: SparkSession, root: str
     ) -> None:
@@ -177,6 +181,7 @@ class TestSchemas:
             save(source, "missing.t", root=root)
         assert (ran.value, data_files(root)) == (0, before)
 
+    @pytest.mark.deep
     def test_missing_columns_become_null_and_order_does_not_matter(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
@@ -196,6 +201,7 @@ class TestSchemas:
         found = lance.dataset(table).to_table().sort_by("a").to_pylist()
         assert found == [{"a": 1, "b": "x", "c": 2.5}, {"a": 3, "b": None, "c": 7.5}]
 
+    @pytest.mark.deep
     def test_vectors_are_declared_by_size_and_ragged_ones_are_refused(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
@@ -211,6 +217,7 @@ class TestSchemas:
             relance.spark.save(vectors, "w", root=root, vectors={"id": 2})
         assert counted(catalog, ["v"]) == 4
 
+    @pytest.mark.deep
     def test_thousand_columns_unicode_names_and_empty_frames_are_written(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
@@ -226,6 +233,7 @@ class TestSchemas:
 
 
 class TestOptions:
+    @pytest.mark.deep
     def test_file_property_and_row_id_options_are_applied(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:
@@ -245,6 +253,7 @@ class TestOptions:
         assert (table.has_stable_row_ids, table.data_storage_version) == (True, "2.1")
         assert found.properties == {"owner": "tests"}
 
+    @pytest.mark.deep
     def test_unknown_option_is_refused_and_a_similar_one_suggested(
         self, spark: SparkSession, root: str
     ) -> None:
@@ -256,6 +265,7 @@ class TestOptions:
 
 
 class TestFailures:
+    @pytest.mark.deep
     def test_failed_job_leaves_no_rows_and_no_files(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace, tmp_path: Path
     ) -> None:
@@ -273,6 +283,7 @@ class TestFailures:
         relance.spark.save(rows(spark, 2), "fresh", root=root)
         assert counted(catalog, ["fresh"]) == 2
 
+    @pytest.mark.deep
     def test_null_in_a_non_nullable_column_is_refused_and_changes_nothing(
         self, spark: SparkSession, root: str, catalog: relance.DirectoryNamespace
     ) -> None:

@@ -49,6 +49,7 @@ def _create_names(directory: str, wins: multiprocessing.Queue[int], names: int) 
     wins.put(won)
 
 
+@pytest.mark.deep
 def test_concurrent_increments_by_processes_are_not_lost(tmp_path: Path) -> None:
     LocalDiskStorage(str(tmp_path)).create("counter", b"0")
     spawn = multiprocessing.get_context("spawn")
@@ -61,6 +62,7 @@ def test_concurrent_increments_by_processes_are_not_lost(tmp_path: Path) -> None
     assert LocalDiskStorage(str(tmp_path)).read("counter").body == b"100"
 
 
+@pytest.mark.deep
 def test_keys_are_created_by_exactly_one_process(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     wins: multiprocessing.Queue[int] = spawn.Queue()

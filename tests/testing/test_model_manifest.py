@@ -92,7 +92,7 @@ def test_conflicting_change_is_planned_again(manifest: Manifest) -> None:
 
 def test_duplicate_id_is_refused(manifest: Manifest) -> None:
     add(manifest, table("a"))
-    with pytest.raises(InternalError, match="already holds"):
+    with pytest.raises(InternalError, match="already contains"):
         add(manifest, table("a", "elsewhere"))
     assert manifest.latest().get(["a"])["a"].location == "somewhere"
 

@@ -106,7 +106,7 @@ class ModelManifest:
         rows = {key: entry for key, entry in read.rows.items() if key not in change.removed}
         for each in change.added:
             if each.object_id in rows:
-                raise InternalError(f"the manifest already holds '{each.object_id}'")
+                raise InternalError(f"the manifest already contains '{each.object_id}'")
             rows[each.object_id] = each
         self._put(read, rows, read.metadata)
 

@@ -143,6 +143,7 @@ def _purge_now(root: JobLake, job: PurgeDropped) -> None:
     plan.finish(root.context, [task.run(root.context) for task in plan.tasks])
 
 
+@pytest.mark.deep
 def test_purge_of_a_dead_process_is_taken_over_after_its_lease(tmp_path: Path, way: int) -> None:
     for mode in MODES.values():
         root = JobLake(str(tmp_path / f"root{len(mode)}"), {**mode, **SHORT})

@@ -199,6 +199,7 @@ class _Others:
                     raise
 
 
+@pytest.mark.deep
 def test_concurrent_writers_lose_and_resurrect_no_rows(place: LocalPlace) -> None:
     make(place)
     stop = threading.Event()

@@ -844,6 +844,7 @@ def test_managed_versions_work_on_an_object_store(moto_server: S3Server, moto_bu
     assert (opened(catalog, "u", version=3).count_rows(), versions(catalog, "u")) == (3, [3, 4])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("how", MANIFEST_MODES)
 def test_pylance_and_lancedb_never_abort_the_interpreter(how: str, tmp_path: Path) -> None:
     ran = subprocess.run(

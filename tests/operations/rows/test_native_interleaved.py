@@ -23,6 +23,8 @@ from tests.support.race_processes import Event
 from tests.support.racing import Team, team
 from tests.support.root_checks import check_all_versions, check_rows, open_root
 
+pytestmark = pytest.mark.deep
+
 LONG = os.environ.get("RELANCE_PROFILE") == "long"
 SEEDS = range(40 if LONG else 1)
 STEPS = 500

@@ -48,6 +48,8 @@ from tests.support.root_checks import check_all_versions, check_rows, open_root,
 
 from relance import DirectoryNamespace
 
+pytestmark = pytest.mark.deep
+
 PROCESSES = 8
 LONG = os.environ.get("RELANCE_PROFILE") == "long"
 ROUNDS = 60 if LONG else 3

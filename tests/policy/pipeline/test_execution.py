@@ -75,6 +75,7 @@ def test_run_without_a_manifest_does_what_its_dry_run_showed(tmp_path: Path) -> 
     assert [each.id for each in lake.catalog.list_dropped_tables()] == [("kept",)]
 
 
+@pytest.mark.deep
 def test_run_on_s3_does_what_its_dry_run_showed(s3_lake: PolicyLake) -> None:
     made = plan(s3_lake.catalog, the_policy())
     record = run(s3_lake.catalog, made)

@@ -65,6 +65,7 @@ class Holding(NamedTuple):
     kill: Callable[[], None]
 
 
+@pytest.mark.deep
 def test_second_run_is_refused_with_the_holder_or_waits(lake: PolicyLake) -> None:
     before = lake.state()
     with _holder(lake) as other:

@@ -55,6 +55,7 @@ def _shown(found: dict[Any, Outcome]) -> dict[Any, Outcome]:
     return {(kind, table): outcome for (kind, table, _), outcome in found.items()}
 
 
+@pytest.mark.deep
 def test_killed_run_ends_the_same_after_resume(
     model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int]
 ) -> None:
@@ -73,6 +74,7 @@ def test_killed_run_ends_the_same_after_resume(
         assert unfinished(lake.context) == []
 
 
+@pytest.mark.deep
 def test_run_stopped_at_every_third_point_ends_the_same_after_resume(
     model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int]
 ) -> None:
@@ -100,6 +102,7 @@ def _stop_at(lake: PolicyLake, at: int) -> None:
             run_policy(lake.catalog, the_policy(), engine="local")
 
 
+@pytest.mark.deep
 def test_run_killed_again_during_resume_ends_the_same(
     model: Path, tmp_path: Path, undisturbed: tuple[Any, Any, int]
 ) -> None:
@@ -161,6 +164,7 @@ class _AfterWrites(Points):
             raise _StoppedError
 
 
+@pytest.mark.deep
 def test_stopped_run_on_s3_is_completed_by_resume(s3_lake: PolicyLake) -> None:
     _stop_at(s3_lake, 22)
     (run_name,) = unfinished(s3_lake.context)

@@ -20,6 +20,8 @@ import relance.spark
 from relance.errors import TableNotFoundError, TableSchemaValidationError
 from relance.spark.errors import typed_errors
 
+pytestmark = pytest.mark.deep
+
 QUIET: dict[str, Any] = {"manifest_upkeep": "false"}
 
 

@@ -15,6 +15,8 @@ import relance.spark
 from relance.errors import InvalidTableStateError, TableNotFoundError
 from relance.spark.errors import typed_errors
 
+pytestmark = pytest.mark.deep
+
 QUIET: dict[str, Any] = {"manifest_upkeep": "false"}
 
 

@@ -149,6 +149,7 @@ def test_every_type_is_read_appended_and_written_to_a_new_table(
     assert _append(none, new) == rows
 
 
+@pytest.mark.deep
 def test_spark_timestamps_are_the_same_instants_in_the_table(
     in_new_york: SparkSession, tmp_path: Path
 ) -> None:
@@ -162,6 +163,7 @@ def test_spark_timestamps_are_the_same_instants_in_the_table(
     assert lance.dataset(path).schema.field("at") == pa.field("at", pa.timestamp("us", "UTC"), nullable=False)
 
 
+@pytest.mark.deep
 def test_void_decimal256_and_blob_columns_are_read(in_new_york: SparkSession, tmp_path: Path) -> None:
     blob = pa.field("blob", pa.large_binary(), metadata={BLOB_KEY: "true"})
     schema = pa.schema([("void", pa.null()), ("wide", pa.decimal256(38, 2)), blob])
@@ -170,6 +172,7 @@ def test_void_decimal256_and_blob_columns_are_read(in_new_york: SparkSession, tm
     assert _load(in_new_york, tmp_path / "t.lance").toArrow().to_pylist() == rows
 
 
+@pytest.mark.deep
 def test_error_names_the_column_when_a_value_does_not_fit(in_new_york: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "vectors.lance"
     lance.write_dataset(pa.schema([("v", pa.list_(pa.float32(), 2))]).empty_table(), path)
