@@ -498,8 +498,8 @@ def changed(place: Place, *, put: list[str], remove: list[str]) -> Iterator[None
             place.put(key)
 
 
+@pytest.mark.deep
 class TestRequests:
-    @pytest.mark.deep
     def test_listing_costs_one_request_per_thousand_entries(self, many: S3Place) -> None:
         found, requests = counted(many)
         assert found == [f"table{number:05d}" for number in range(TABLES)]
@@ -515,7 +515,6 @@ class TestRequests:
         assert found == [f"table{number:05d}" for number in range(1501, 1511)]
         assert requests <= 2 + TABLES // 1000
 
-    @pytest.mark.deep
     @pytest.mark.parametrize("include_declared", [True, False])
     def test_listing_without_the_root_flag_is_correct_and_needs_few_requests(
         self, include_declared: bool, many: S3Place
@@ -531,7 +530,6 @@ class TestRequests:
         assert found == [f"table{number:05d}" for number in range(TABLES) if number not in left_out]
         assert requests <= TABLES // 50
 
-    @pytest.mark.deep
     def test_declared_tables_do_not_cost_a_request_each(self, moto: S3Place) -> None:
         moto.put(".relance-root", b"{}")
         declared = [f"declared{number:04d}" for number in range(DECLARED)]
