@@ -1,6 +1,6 @@
 """Every interleaving of the lifecycle's real code, with crashes, lost answers and time passing.
 
-`RELANCE_PROFILE=long make test ARGS=tests/lifecycle/test_explorer.py` explores the larger budgets too.
+`make test-long ARGS=tests/lifecycle/test_explorer.py` explores the larger budgets too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every interleaving of the lifecycle's real code where a manifest decides, with crashes and lost answers.
 
-`RELANCE_PROFILE=long make test ARGS=tests/lifecycle/test_manifest_explorer.py` explores the larger
+`make test-long ARGS=tests/lifecycle/test_manifest_explorer.py` explores the larger
 budgets too.
 """
 

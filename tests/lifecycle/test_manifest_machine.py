@@ -3,7 +3,7 @@
 Where rows alone decide (V2), and where directories count too, beside a client that knows nothing else.
 The long profile, 500 sequences of 200 calls in each mode and 50 of 100 on S3, takes hours:
 
-    RELANCE_PROFILE=long make test ARGS=tests/lifecycle/test_manifest_machine.py
+    make test-long ARGS=tests/lifecycle/test_manifest_machine.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every interleaving of the real code where tables of two root names move, in compatibility mode.
 
-`RELANCE_PROFILE=long make test ARGS=tests/lifecycle/test_rename_explorer.py` explores more.
+`make test-long ARGS=tests/lifecycle/test_rename_explorer.py` explores more.
 """
 
 from __future__ import annotations

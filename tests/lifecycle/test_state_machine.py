@@ -2,7 +2,7 @@
 
 The long profile, 1,000 sequences of 500 calls on local disk and 100 of 100 on S3, takes hours:
 
-    RELANCE_PROFILE=long make test ARGS=tests/lifecycle/test_state_machine.py
+    make test-long ARGS=tests/lifecycle/test_state_machine.py
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Longer:
 
-    RELANCE_PROFILE=long make test ARGS=tests/manifest/test_upkeep.py
+    make test-long ARGS=tests/manifest/test_upkeep.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Then the operation can be done again to its end, nothing else has changed, and no name is stuck. An
 answer that is lost is settled by looking. All kinds of them, and all that can be done to a name afterwards:
 
-    RELANCE_PROFILE=long make test ARGS=tests/operations/rows/test_crashes.py
+    make test-long ARGS=tests/operations/rows/test_crashes.py
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 More seeds, and longer races:
 
-    RELANCE_PROFILE=long make test ARGS=tests/operations/rows/test_native_interleaved.py
+    make test-long ARGS=tests/operations/rows/test_native_interleaved.py
 """
 
 from __future__ import annotations

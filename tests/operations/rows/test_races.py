@@ -2,7 +2,7 @@
 
 A few rounds here. Many of them:
 
-    RELANCE_PROFILE=long make test ARGS=tests/operations/rows/test_races.py
+    make test-long ARGS=tests/operations/rows/test_races.py
 """
 
 from __future__ import annotations
