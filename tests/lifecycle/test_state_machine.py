@@ -29,7 +29,6 @@ def profile(examples: int, steps: int) -> settings:
     return settings(
         max_examples=examples,
         stateful_step_count=steps,
-        deadline=None,
         derandomize=False,
         print_blob=True,
         # Every call goes to a store, a server even, and long sequences are the point: that is their nature.

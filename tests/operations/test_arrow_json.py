@@ -260,7 +260,7 @@ def name_members(members: list[pa.DataType]) -> pa.DataType:
 LEAVES = st.sampled_from((*PLAIN_TYPES, *TIME_TYPES, *DECIMAL_TYPES, *ARROW_EXTENSION_TYPES))
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=60, database=None)
 @given(data_type=st.recursive(LEAVES, nest, max_leaves=6))
 def test_nested_types_are_rendered_as_by_the_native_client(store: Store, data_type: pa.DataType) -> None:
     stored, native = store(pa.schema([pa.field("c", data_type)]))

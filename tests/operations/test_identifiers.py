@@ -235,7 +235,7 @@ def works_or_is_refused(place: Place, name: str) -> bool:
 
 @pytest.mark.deep
 @given(name=any_name)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_name_on_disk_works_or_is_refused_without_a_trace(name: str) -> None:
     with tempfile.TemporaryDirectory() as sandbox:
         place = local_place(Path(sandbox, "root"))
@@ -246,7 +246,7 @@ def test_any_name_on_disk_works_or_is_refused_without_a_trace(name: str) -> None
 
 @pytest.mark.deep
 @given(name=any_name)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_name_on_s3_works_or_is_refused_without_a_trace(
     name: str, moto_server: S3Server, moto_bucket: str
 ) -> None:

@@ -165,7 +165,7 @@ usable_names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8).fil
 
 
 @given(chosen=st.sets(usable_names, max_size=12), limit=st.integers(1, 13))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_pages_list_every_table_once_in_order(chosen: set[str], limit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = local_place(Path(folder))

@@ -371,7 +371,7 @@ FACTS = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(DOCUMENTS, FACTS)
 def test_overlapping_rules_are_decided_deterministically(document: Document, facts: TableFacts) -> None:
     text = to_toml(document)
@@ -391,7 +391,7 @@ def test_overlapping_rules_are_decided_deterministically(document: Document, fac
         json.dumps(dict(each.action.settings) if each.action else {})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DOCUMENTS, FACTS)
 def test_rules_that_do_not_match_have_no_effect(document: Document, facts: TableFacts) -> None:
     whole = policy(to_toml(document))

@@ -81,7 +81,7 @@ def _matches_naively(pattern: tuple[str, ...], table: tuple[str, ...]) -> bool:
     return re.fullmatch(expression, table[0]) is not None and _matches_naively(pattern[1:], table[1:])
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.lists(PARTS, min_size=1, max_size=5), st.lists(NAMES, min_size=1, max_size=6))
 def test_matching_agrees_with_an_exhaustive_search(pattern: list[str], table: list[str]) -> None:
     found = parse_pattern(".".join(pattern)).matches(tuple(table))

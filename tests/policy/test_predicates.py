@@ -147,7 +147,7 @@ def test_unclosed_quote_is_refused(text: str) -> None:
         pin_time(text, NOW)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.lists(FRAGMENTS, max_size=12).map("".join))
 @example("interval'now()")
 def test_pinned_predicate_no_longer_depends_on_the_time(text: str) -> None:

@@ -49,7 +49,7 @@ def test_window_starting_in_a_skipped_hour_still_opens() -> None:
     assert skipped.is_open(datetime(2026, 3, 29, 2, tzinfo=UTC))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.integers(0, 4_000_000_000).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
     st.integers(0, 1439),

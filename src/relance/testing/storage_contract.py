@@ -252,7 +252,7 @@ class StorageContract:
 
         with ThreadPoolExecutor(8) as pool:
             outcomes = list(pool.map(attempt, range(16)))
-        assert outcomes.count(True) == 1
+        assert outcomes.count(True) == 1, outcomes
         assert storage.read("race").body == f"writer {outcomes.index(True)}".encode()
 
     def test_of_racing_replacers_exactly_one_wins_each_round(self, storage: ObjectStorage) -> None:
@@ -268,7 +268,7 @@ class StorageContract:
             for _ in range(5):
                 outcomes = list(pool.map(attempt, range(8), [version] * 8))
                 winners = [outcome for outcome in outcomes if outcome is not None]
-                assert len(winners) == 1
+                assert len(winners) == 1, outcomes
                 version = winners[0]
 
     def test_the_probe_sees_both_conditions_honoured_and_leaves_nothing(self, storage: ObjectStorage) -> None:

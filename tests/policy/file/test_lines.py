@@ -82,7 +82,7 @@ def _paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
             yield from _paths(each, (*path, number))
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(toml_texts())
 def test_line_of_every_key_is_found_in_generated_toml(writer: Writer) -> None:
     found = scan(writer.text)
@@ -94,7 +94,7 @@ def test_line_of_every_key_is_found_in_generated_toml(writer: Writer) -> None:
 PIECES = st.sampled_from([*"[]{}=.,ab\n #\"'1\r\\", "[[", "]]", '"""', "'''"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(PIECES, max_size=25).map("".join) | st.text(max_size=30))
 @example("a = 1979-05-27 07:32:00")
 @example('a = """\\')

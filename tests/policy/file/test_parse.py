@@ -184,7 +184,7 @@ def test_hostile_files_give_short_errors_at_the_right_place(name: str) -> None:
     assert max(len(str(problem)) for problem in found) < 250
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=60) | st.binary(max_size=60))
 @example("\ufeff")
 @example("a=0e9999999999")
@@ -217,7 +217,7 @@ def _mutated(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(_mutated())
 def test_mutated_policy_gives_a_policy_or_problems_with_valid_lines(text: str) -> None:
     with suppress(PolicyError):
@@ -228,7 +228,7 @@ def test_mutated_policy_gives_a_policy_or_problems_with_valid_lines(text: str) -
     assert all("\n" not in each.message and len(str(each)) < 12_000 for each in found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DOCUMENTS, st.data())
 def test_invalid_value_is_reported_on_its_line(document: Document, data: st.DataObject) -> None:
     number = data.draw(st.integers(0, len(document["rules"]) - 1))

@@ -76,7 +76,7 @@ def test_example_policy_matches_the_schema() -> None:
     assert list(complaints(SCHEMA, tomllib.loads(EXAMPLE.read_text()), SCHEMA)) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DOCUMENTS)
 def test_documents_accepted_by_the_parser_match_the_schema(document: Document) -> None:
     text = to_toml(document)

@@ -108,7 +108,7 @@ def test_page_of_every_run_is_well_formed_and_loads_nothing(name: str) -> None:
 anything = st.text(st.characters(), max_size=40) | st.sampled_from(HOSTILE_NAMES)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(anything, anything, st.integers(0, 2**80), st.sampled_from(RunState), st.sampled_from(Outcome))
 def test_page_survives_any_names_and_figures(
     name: str, other: str, figure: int, state: RunState, outcome: Outcome

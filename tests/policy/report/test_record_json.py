@@ -59,7 +59,7 @@ records = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(records)
 def test_any_record_round_trips_through_json(record: RunRecord) -> None:
     assert from_json(json.loads(json.dumps(to_json(record)))) == record

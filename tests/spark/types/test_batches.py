@@ -324,7 +324,7 @@ _nested_rows = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows=_nested_rows, start=st.integers(0, 3), data=st.data())
 def test_nested_values_round_trip_from_any_slice(rows: list[Any], start: int, data: st.DataObject) -> None:
     inner = pa.struct(
