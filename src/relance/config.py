@@ -40,7 +40,7 @@ SETTINGS: dict[str, str] = {
     "clock_skew": "Largest difference between the clocks of two clients (default 5m).",
     "claim_lease": "How long a claim lasts unless its purge or create renews it (default 10m).",
     "request_age_bound": (
-        "How long after signing a request the store may still execute it (default 15m; 24h on Garage)."
+        "How long after signing a request the store may still execute it (default 15m; set 24h for Garage)."
     ),
     "marker_quarantine": "How long obsolete markers are kept before they can be swept (default 7d).",
 }

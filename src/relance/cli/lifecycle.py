@@ -114,7 +114,7 @@ def rename(state: State, table: Id, new_name: Id) -> Answer:
 @click.argument("names", type=ANY, nargs=-1, required=True)
 @click.option("--namespace", "namespaces", is_flag=True, help="Drop namespaces instead of tables.")
 @click.option("--cascade", is_flag=True, help="With --namespace: also drop everything inside.")
-@click.option("--ttl", type=DURATION, help="Retention period, such as 30d. Default: drop_ttl.")
+@click.option("--ttl", type=DURATION, help="Retention period, such as 30d. Default: the drop_ttl in effect.")
 @click.option(
     "--purge", "purge_now", is_flag=True, help="Delete the tables' files immediately and permanently."
 )

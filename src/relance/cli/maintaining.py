@@ -199,7 +199,10 @@ def compact(
 @click.command(cls=Command)
 @click.argument("tables", type=TABLE, nargs=-1)
 @click.option(
-    "--older-than", type=DURATION, help="Remove versions older than this, such as 30d. Default: 14d."
+    "--older-than",
+    type=DURATION,
+    help="Remove only versions older than this, such as 30d. "
+    "Default: 14d, unless --retain-versions or --before-version is given.",
 )
 @click.option(
     "--retain-versions", type=click.IntRange(min=1), metavar="N", help="Always keep the newest N versions."
@@ -207,7 +210,7 @@ def compact(
 @click.option(
     "--before-version", type=click.IntRange(min=1), metavar="N", help="Remove only versions before this one."
 )
-@click.option("--skip-tagged", is_flag=True, help="Keep tagged versions instead of failing.")
+@click.option("--skip-tagged", is_flag=True, help="Skip tagged versions instead of failing.")
 @click.option("--allow-young", is_flag=True, help="Allow removing versions younger than 24 hours.")
 @click.option(
     "--ignore-clones", is_flag=True, help="Skip the search for shallow clones; safe only if there are none."
@@ -237,7 +240,7 @@ def cleanup(
 ) -> Answer:
     """Remove old versions and the files that only they use.
 
-    Cleans up the named tables, or all tables. Keeps versions that tags, branches or clones refer to.
+    Cleans up the named tables, or all tables. Never removes versions that tags, branches or clones use.
     """
     from relance import CleanupPolicy
     from relance.clock import SystemClock
@@ -286,7 +289,7 @@ def _problem_of(failures: Sequence[Failure], tables: int) -> Failure | None:
     return Failure(
         "Partial",
         f"{len(failures)} of {tables} tables failed",
-        "see the errors above; the other tables are done",
+        "see the errors above; the other tables were processed",
         codes.pop() if len(codes) == 1 else Exit.FAILED,
     )
 

@@ -38,7 +38,7 @@ _LABELS = {"mended": "synced", "settled": "no longer declared"}
 @dry_run_option
 @pass_state
 def migrate(state: State, *, target: str, dry_run: bool) -> Answer:
-    """Convert a root written by other clients to the fastest layout."""
+    """Convert a root that other clients have written to the layout that lists fastest."""
     catalog = state.catalog
     if target == "markers":
         found: dict[str, Any] = asdict(catalog.migrate_markers(dry_run=dry_run))

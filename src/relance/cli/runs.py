@@ -206,7 +206,7 @@ def _resume(state: State, name: str | None, common: dict[str, Any], *, yes: bool
 
     if not yes:
         left = left_of(state.catalog, name)
-        _ask(left, yes=False, preview=f"see what is done with relance report {left.run}")
+        _ask(left, yes=False, preview=f"see what was done so far with relance report {left.run}")
         name = left.run  # not a run that was interrupted since
     return resume_run(state.catalog, name, **common)
 

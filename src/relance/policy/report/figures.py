@@ -46,7 +46,7 @@ def _plots(*, would: bool) -> tuple[Plot, ...]:
             "freed",
             "Bytes that would be freed" if would else "Bytes freed",
             "By kind of action.",
-            "No action would free bytes." if would else "No action freed bytes.",
+            "No action would free any bytes." if would else "No action freed any bytes.",
             selection.freed_by_kind,
             _bytes,
         ),
