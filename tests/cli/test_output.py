@@ -1,4 +1,4 @@
-"""Output that cannot be written as it is, and files without end: told in a line, never a traceback."""
+"""Unwritable output and endless input files give a one-line error, never a traceback."""
 
 from __future__ import annotations
 

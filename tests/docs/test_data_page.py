@@ -1,4 +1,4 @@
-"""The page about rows tells the truth: its example runs as it stands."""
+"""The example on the page about rows runs as it stands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents tell the truth: examples run, every setting, option and error is in its page."""
+"""The docs are true: examples run, and every setting, option and error is documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page about types tells the truth: each of its rows is tried, and no type is left out."""
+"""The types page is true: each of its rows is tried, and no type is left out."""
 
 from __future__ import annotations
 

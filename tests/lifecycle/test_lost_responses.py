@@ -1,4 +1,4 @@
-"""A lost answer to any conditional write, with nobody else around, never turns success into failure."""
+"""A lost response to a conditional write never turns a success into a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With a manifest: each guard is switched off once, and the explorer must notice."""
+"""With a manifest: each guard is switched off once, and the explorer must find a violation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marker bytes: what is written is read back, what is damaged or newer is never taken for anything."""
+"""Marker bytes round-trip; damaged or newer markers are never misread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each guard is switched off once, and the explorer must notice: a guard nobody misses is none.
+"""Each guard is switched off once, and the explorer must find a violation.
 
 The guard of reading back after a lost answer is in test_lost_responses.
 """

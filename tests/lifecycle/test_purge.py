@@ -1,4 +1,4 @@
-"""Purge: never a live table, never before its time, never more than the table's own files."""
+"""Purge: never a live table, never before its retention period ends, never another table's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A purge on a disk takes the directory of a table away first: what if it stalls, dies or is refused then."""
+"""A purge on disk trashes the table's directory first: stalls, crashes and refusals after that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small tables are purged together: each keeps its own claim, its own outcome, and what is promised of it.
+"""Small tables are purged as a group: each keeps its own claim, outcome and guarantees.
 
 Every interleaving with what others do to one of them, and each guard of it switched off once.
 """

@@ -1,4 +1,4 @@
-"""When a purge may begin and when a holder counts as gone, on two clocks."""
+"""When a purge may begin and when a claim's holder counts as gone, with two clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that are killed at random leave no broken table, no lost answer and no wedged name.
+"""Processes killed at random leave no broken table, no lost response and no blocked name.
 
 Half a minute each here. Ten minutes on local disk:
 

@@ -1,4 +1,4 @@
-"""The table of moves, walked pair by pair."""
+"""The lifecycle's transition table, checked pair by pair."""
 
 from __future__ import annotations
 

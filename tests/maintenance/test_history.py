@@ -1,4 +1,4 @@
-"""Each job while clients write to, drop and rename its table: what they were told is so, and nothing else."""
+"""Each job while clients write to, drop and rename its table: every acknowledged change is kept."""
 
 from __future__ import annotations
 

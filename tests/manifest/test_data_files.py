@@ -1,4 +1,4 @@
-"""What is kept in memory of the manifest's files is what the table holds, whoever wrote it."""
+"""The cache of the manifest's data files matches the table, no matter which client wrote it."""
 
 from __future__ import annotations
 

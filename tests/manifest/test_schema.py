@@ -1,4 +1,4 @@
-"""A `__manifest` that is damaged, foreign or newer than we are: a typed error, and nothing is changed."""
+"""A corrupt, foreign or newer `__manifest` gives a typed error, and nothing is changed."""
 
 from __future__ import annotations
 

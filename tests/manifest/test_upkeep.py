@@ -1,4 +1,4 @@
-"""Upkeep of the manifest beside those who read and write it, and what its removal of old versions may do.
+"""Manifest upkeep alongside concurrent readers and writers, and its removal of old versions.
 
 Longer:
 

@@ -29,6 +29,6 @@ def test_a_document_is_written_as_json_with_sorted_keys_and_short_values_on_one_
     assert text.splitlines()[-4:] == [" ],", ' "b": {"x": null, "y": [1, 2]},', ' "c": {}', "}"]
 
 
-def test_every_golden_file_has_a_recorder() -> None:
+def test_every_golden_file_has_a_recorder_and_every_recorder_a_file() -> None:
     files = {each.stem for each in goldens.FOLDER.glob("*.json")}
-    assert files <= {*RECORDERS, STATES}
+    assert files == {*RECORDERS, STATES}

@@ -1,4 +1,4 @@
-"""What each verb asks of the store, compared with the record: a rewrite may only make it less."""
+"""Store requests of each verb, compared with the record. Re-record only a change that reduces them."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.net.table_verbs import tell_inside
+from tests.support import modes
 from tests.support.roots import LocalPlace, Place, S3Place, ipc
 
 from relance import DirectoryNamespace
@@ -22,9 +23,7 @@ from relance.errors import RelanceError
 from relance.testing.clock import ManualClock
 
 MODES: Mapping[str, dict[str, str]] = {
-    "V1": {"manifest_enabled": "false"},
-    "V2": {"dir_listing_enabled": "false"},
-    "compatibility": {},
+    **modes.MODES,
     "managed versions": {"table_version_management": "true"},
 }
 _HAVE_NAMESPACES = ("V2", "compatibility")

@@ -1,4 +1,4 @@
-"""create_table: modes, bodies, and what is left when it fails, is killed or does not hear the answer."""
+"""create_table: modes, bodies, and the state left by failures, kills and lost responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that race for one name: exactly one succeeds, and what it was told is true."""
+"""Processes that race for one name: exactly one succeeds, and every response is true."""
 
 from __future__ import annotations
 

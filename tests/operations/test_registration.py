@@ -1,4 +1,4 @@
-"""deregister_table hides a table from everybody, register_table brings it back; nothing else moves."""
+"""deregister_table hides a table from every client, register_table restores it; no files move."""
 
 from __future__ import annotations
 

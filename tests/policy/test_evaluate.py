@@ -1,4 +1,4 @@
-"""What follows from a policy: which rule decides, what the facts make of it, and that time stands still."""
+"""Evaluation of a policy: which rule decides, what the facts lead to, and that time is fixed within a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every maintenance job loses an executor that has done a task and not told: it finishes, and is right."""
+"""Every maintenance job completes correctly after losing an executor with an unreported task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests at a time: only where the store is far away."""
+"""Concurrent requests are sent only to remote stores."""
 
 from __future__ import annotations
 

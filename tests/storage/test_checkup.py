@@ -1,4 +1,4 @@
-"""A look at a store tells what is wrong with it, and leaves nothing behind."""
+"""The store checkup finds what is wrong with a store and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a disk can get wrong: processes, crashes, links, permissions."""
+"""Local disk only: concurrent processes, crashes, links, permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost answers are settled by reading back; careless stores are found out by the probe."""
+"""Lost responses are resolved by reading back; the probe detects stores that ignore conditions."""
 
 from __future__ import annotations
 

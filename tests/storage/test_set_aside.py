@@ -1,4 +1,4 @@
-"""Directories of a disk are taken away and then removed: links, failures, processes that die."""
+"""Directories on disk go to the trash before they are deleted: links, failures, crashed processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index refresh: after it no row is left out, and queries find the same."""
+"""Index refresh: afterwards every row is indexed, and queries return the same rows."""
 
 from __future__ import annotations
 

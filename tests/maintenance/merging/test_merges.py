@@ -1,4 +1,4 @@
-"""Merges without Spark: equal to Lance's own, one row per key whoever races, nothing half done."""
+"""Merges without Spark: equal to Lance's own, one row per key under races, all or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Purge as a job: what is due goes, in one go or in tasks under one claim, and nothing else does."""
+"""Purge as a job: exactly the expired tables are purged, at once or in tasks under one claim."""
 
 from __future__ import annotations
 

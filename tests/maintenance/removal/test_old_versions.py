@@ -1,4 +1,4 @@
-"""Clean up as a job: the same files stay as when Lance cleans, in one go or in tasks."""
+"""Cleanup as a job: keeps the same files as Lance's own cleanup, at once or in tasks."""
 
 from __future__ import annotations
 

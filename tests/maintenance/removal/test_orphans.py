@@ -1,4 +1,4 @@
-"""Orphans: what nothing names goes when it is old, and nothing else does."""
+"""Orphan removal: old unreferenced directories are removed, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every interleaving of a purge that is done in tasks with the rest of the lifecycle.
+"""Every interleaving of a purge in tasks with the rest of the lifecycle.
 
 And each of its guards is switched off once: the explorer must notice.
 `RELANCE_PROFILE=long` explores larger budgets, with time that passes and lost answers.

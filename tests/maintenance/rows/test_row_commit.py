@@ -1,4 +1,4 @@
-"""Row deletes and updates while others write: what was acknowledged is there, and nothing comes back."""
+"""Row deletes and updates with concurrent writers: acknowledged rows stay, deleted rows stay deleted."""
 
 from __future__ import annotations
 

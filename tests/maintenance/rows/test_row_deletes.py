@@ -1,4 +1,4 @@
-"""Row deletes: the same as Lance's delete, whoever else writes, and whatever fails."""
+"""Row deletes: equal to Lance's delete, with concurrent writers and with failures."""
 
 from __future__ import annotations
 

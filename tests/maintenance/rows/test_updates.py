@@ -1,4 +1,4 @@
-"""Updates: the same as Lance's update, whoever else writes, and whatever fails."""
+"""Updates: equal to Lance's update, with concurrent writers and with failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Old versions go with exactly the files that only they need."""
+"""Cleanup removes old versions with exactly the files that only they use."""
 
 from __future__ import annotations
 

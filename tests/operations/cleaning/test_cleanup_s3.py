@@ -1,4 +1,4 @@
-"""The same on an S3 server."""
+"""Cleanup on an S3 server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions go."""
+"""Which versions a cleanup selects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether every file of a table is there and can be read."""
+"""Validation checks that every file of a table exists and is readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delete rows: what goes, what the answer tells, and what stays readable."""
+"""Delete rows: which rows are deleted, what the response says, and what stays readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a table while it is written, and rows on an object store."""
+"""Row operations with concurrent clients and store failures, in namespaces, and on an object store."""
 
 from __future__ import annotations
 

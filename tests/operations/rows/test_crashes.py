@@ -1,4 +1,4 @@
-"""A client that dies after any write of any operation: the next one finds what was, or what was wanted.
+"""A client that dies after any write of any operation: the next one finds the old state or the new one.
 
 Then the operation can be done again to its end, nothing else has changed, and no name is stuck. An
 answer that is lost is settled by looking. All kinds of them, and all that can be done to a name afterwards:

@@ -1,4 +1,4 @@
-"""A namespace dropped with all that is in it, and undropped: exactly what that one drop took comes back."""
+"""Cascading drop of a namespace and its undrop, which restores exactly what that drop removed."""
 
 from __future__ import annotations
 

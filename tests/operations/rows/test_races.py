@@ -1,4 +1,4 @@
-"""Eight processes race for namespaces and tables: one wins, and what each was told stays true.
+"""Eight processes race for namespaces and tables: one wins, and every response stays true.
 
 A few rounds here. Many of them:
 

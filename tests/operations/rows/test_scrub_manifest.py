@@ -1,4 +1,4 @@
-"""Scrub finds what does not fit in the manifest, says what would mend it, and mends when asked."""
+"""Scrub reports inconsistencies in the manifest with their repair, and repairs them on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in namespaces and at the root: where they lie, what is told of them, and in which pages."""
+"""Tables in namespaces and at the root: location, description and paging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the manifest keeps versions as rows, the versions that these operations make have theirs at once."""
+"""With managed versions, versions made by table operations get their manifest rows at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that ask for the same thing at the same time: one gets it, the others are told so."""
+"""Clients that make the same request at the same time: one succeeds, the others are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan and run: the run does what the dry run showed, and a table that fails keeps from no other."""
+"""Plan and run: a run does what the dry run showed, and a failing table does not affect the others."""
 
 from __future__ import annotations
 

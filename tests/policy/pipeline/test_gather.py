@@ -1,4 +1,4 @@
-"""Facts of all tables, on threads and whatever state tables are in."""
+"""Gathering facts of all tables on threads, whatever state the tables are in."""
 
 from __future__ import annotations
 

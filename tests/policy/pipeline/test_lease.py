@@ -1,4 +1,4 @@
-"""One run per lake at a time: the second one refuses and says who holds it, or waits."""
+"""One policy run per lake at a time: a second one waits, or is refused and names the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A saved plan is run exactly, later, or refused when the lake moved in a way that matters."""
+"""A saved plan runs exactly as saved, or is refused if the lake has changed in a way that matters."""
 
 from __future__ import annotations
 

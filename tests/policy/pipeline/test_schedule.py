@@ -1,4 +1,4 @@
-"""Runs that come again: when they are due, and how the loop ends."""
+"""Repeated runs: when they are due, and how the loop ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML page: well formed and harmless whatever names are in it, whole in itself, small, and readable."""
+"""The HTML report: well formed with any table name, self-contained, small and readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's record as JSON: nothing is lost, what is no record is refused, the form stands still."""
+"""A run's record as JSON: complete, stable in form, and invalid documents are refused."""
 
 from __future__ import annotations
 

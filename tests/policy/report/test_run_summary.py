@@ -1,4 +1,4 @@
-"""The few figures of a run: each counts what it says it counts, whatever became of the run."""
+"""The figures of a run's summary count what they claim to, however the run ended."""
 
 from __future__ import annotations
 

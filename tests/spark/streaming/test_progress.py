@@ -1,4 +1,4 @@
-"""A micro-batch is in the table once, wherever the query dies, without Spark."""
+"""Each micro-batch is written exactly once, wherever the query dies. No Spark is started."""
 
 from __future__ import annotations
 

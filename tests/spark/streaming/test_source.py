@@ -1,4 +1,4 @@
-"""The streaming source in Spark; what it reads in each case is in test_stream_planning."""
+"""The streaming source in Spark; what it reads in each case is tested in test_planning."""
 
 from __future__ import annotations
 
