@@ -78,7 +78,8 @@ class Lake:
 
     @property
     def folder(self) -> Path:
-        """Where the root is, if on local disk."""
+        """Where the root is, on local disk."""
+        assert "://" not in self.uri, f"{self.uri} is not a folder"
         return Path(self.uri)
 
     @property

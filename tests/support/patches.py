@@ -51,6 +51,7 @@ PATCHED = {
     "manifest.read_for_seconds": "relance.manifest.lance_manifest:READ_FOR_SECONDS",
     "manifest.read_small_file": "relance.manifest.data_files:FileCache._read_small",
     "manifest.since_boot": "relance.manifest.opening:since_boot",
+    "manifest.snapshot_age": "relance.manifest.lance_manifest:since_boot",
     "manifest.small_rows": "relance.manifest.lance_manifest:SMALL_ROWS",
     # Lifecycle, by marker
     "claim.ensure": "relance.operations.directory.claims:Claim.ensure",
