@@ -52,7 +52,9 @@ services: ## Install the servers that deep tests use: MinIO (Go), Azurite (npm),
 	@mkdir -p $(TOOLS)/bin
 	@test -x $(TOOLS)/bin/minio || { command -v go >/dev/null \
 	  && echo "building MinIO (takes a few minutes)" \
-	  && GOBIN="$(CURDIR)/$(TOOLS)/bin" go install github.com/minio/minio@latest; } \
+	  && for attempt in 1 2 3; do \
+	       GOBIN="$(CURDIR)/$(TOOLS)/bin" go install github.com/minio/minio@latest && break; done \
+	  && test -x $(TOOLS)/bin/minio; } \
 	  || echo "MinIO is not available here: its tests will be skipped"
 	@test -x $(TOOLS)/node_modules/.bin/azurite-blob || { command -v npm >/dev/null \
 	  && echo "installing Azurite" \

@@ -26,6 +26,7 @@ from benchmarks import (
     policy_plan,
     spark_connector,
     spark_tables,
+    verbs,
 )
 from benchmarks.results import Benchmark, Result
 from benchmarks.table import as_json, as_table
@@ -47,6 +48,7 @@ MODULES = (
     maintenance_delete,
     maintenance_executors,
     maintenance_purge,
+    verbs,
 )
 """Every topic; a new one is added here."""
 

@@ -11,6 +11,7 @@ from tests.support.servers import S3Server, count_requests, start_moto
 from benchmarks.measure import in_turns
 from benchmarks.results import Benchmark, Result, Sample, Unit, at_most, times_faster
 from benchmarks.roots import (
+    ROOT_FLAG,
     check_listing,
     fill_bucket,
     fill_folder,
@@ -63,7 +64,7 @@ def list_on_s3() -> Iterator[Result]:
         # Before the root is flagged: what a root of other clients costs. Native knows no such flag.
         foreign_requests = _requests_of(open_ours, server, root)
         (foreign_seconds,) = in_turns(partial(list_names, ours), repeats=S3_REPEATS, warm_up=False)
-        server.client().put_object(Bucket=bucket, Key=f"{PREFIX}/{LAYOUT_KEY}", Body=b"{}")
+        server.client().put_object(Bucket=bucket, Key=f"{PREFIX}/{LAYOUT_KEY}", Body=ROOT_FLAG)
         ours_requests = _requests_of(open_ours, server, root)
         native_requests = _requests_of(open_native, server, root)
         ours_seconds, native_seconds = in_turns(

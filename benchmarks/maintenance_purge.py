@@ -16,6 +16,7 @@ from tests.support.servers import S3Server, count_requests, start_moto
 from benchmarks.lifecycle import dropped_marker
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
 from benchmarks.roots import (
+    ROOT_FLAG,
     V1,
     fill_bucket,
     keep_apart,
@@ -86,7 +87,7 @@ def _copy_tables(model: str, root: str, *, dropped: bool = False) -> None:
     """Make a root of many copies of one table."""
     os.mkdir(root)
     with open(f"{root}/{LAYOUT_KEY}", "wb") as flag:
-        flag.write(b"{}")
+        flag.write(ROOT_FLAG)
     for number in range(TABLES):
         shutil.copytree(model, f"{root}/t{number}.lance")
         if dropped:
@@ -99,7 +100,7 @@ def purge_many_on_s3() -> Iterator[Result]:
     with start_moto() as server, count_requests(server, delay=S3_DELAY) as far:
         bucket, client, marker = server.make_bucket("purge-many"), server.client(), dropped_marker()
         for side in ("left", "right"):
-            client.put_object(Bucket=bucket, Key=f"{side}/{LAYOUT_KEY}", Body=b"{}")
+            client.put_object(Bucket=bucket, Key=f"{side}/{LAYOUT_KEY}", Body=ROOT_FLAG)
             fill_bucket(server, bucket, side, S3_TABLES)
         names = [[table_name(number)] for number in range(S3_TABLES)]
         for (table,) in names:
@@ -145,7 +146,7 @@ def clean_many_on_s3() -> Iterator[Result]:
         _write_versions(f"{folder}/t.lance", S3_VERSIONS)
         bucket = server.make_bucket("clean-many")
         for side in ("left", "right"):
-            server.client().put_object(Bucket=bucket, Key=f"{side}/{LAYOUT_KEY}", Body=b"{}")
+            server.client().put_object(Bucket=bucket, Key=f"{side}/{LAYOUT_KEY}", Body=ROOT_FLAG)
             for number in range(S3_CLEANED):
                 _upload(server, bucket, f"{folder}/t.lance", f"{side}/t{number}.lance")
         options = far.server.storage_options()

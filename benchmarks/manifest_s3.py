@@ -34,7 +34,7 @@ from benchmarks.manifest_roots import (
     write_manifest,
 )
 from benchmarks.results import Benchmark, Result, Sample, Target, Unit, at_most
-from benchmarks.roots import fill_bucket, table_name
+from benchmarks.roots import ROOT_FLAG, fill_bucket, table_name
 from relance.locations import LAYOUT_KEY
 
 ENTRIES = 1_000
@@ -208,7 +208,7 @@ def list_compatible_root() -> Iterator[Result]:
     with start_moto() as server, count_requests(server) as counter:
         bucket = server.make_bucket("compatible")
         fill_bucket(server, bucket, "lake", COMPATIBLE_TABLES)
-        server.client().put_object(Bucket=bucket, Key=f"lake/{LAYOUT_KEY}", Body=b"{}")
+        server.client().put_object(Bucket=bucket, Key=f"lake/{LAYOUT_KEY}", Body=ROOT_FLAG)
         root, options = f"s3://{bucket}/lake", counter.server.storage_options()
         homes = {table_name(number): f"{table_name(number)}.lance" for number in range(COMPATIBLE_TABLES)}
         write_manifest(root, rows_of(homes), options)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from benchmarks.measure import run_module
 from benchmarks.results import Benchmark, Result, Sample, Unit, at_most, times_its_own
-from benchmarks.roots import table_name, temporary_root
+from benchmarks.roots import ROOT_FLAG, table_name, temporary_root
 from relance.locations import LAYOUT_KEY
 
 FEW, MANY = 1_000, 10_000
@@ -45,7 +45,7 @@ def _write(directory: str, *, fragments: int) -> None:
 def _planned(models: str, tables: int) -> Any:
     with temporary_root() as root:
         with open(f"{root}/{LAYOUT_KEY}", "w") as flag:
-            flag.write("{}")
+            flag.write(ROOT_FLAG.decode())
         for number in range(tables):
             model = "plain" if number % WORN else "worn"
             shutil.copytree(f"{models}/{model}", f"{root}/{table_name(number)}.lance")

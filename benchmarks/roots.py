@@ -25,6 +25,9 @@ DATA_FILE = "data/part-0.lance"
 V1 = {"manifest_enabled": "false", "dir_listing_enabled": "true"}
 """The directory catalog, which native calls by these properties."""
 
+ROOT_FLAG = b'{"format": 2, "nested_markers": "none"}'
+"""What a root that Relance flagged says of itself."""
+
 _PARALLEL_PUTS = 8
 
 _TRIED = 100

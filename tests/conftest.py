@@ -28,7 +28,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedSched
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as deep whose fixtures or explorations are costly, before a profile is selected."""
+    """Mark tests as deep whose fixtures are costly, before a profile is selected."""
     for item in items:
         if is_costly(item):
             item.add_marker(deep)

@@ -19,12 +19,8 @@ ORDER = [
     "locations",
     "config",
     "storage",
-    "lance_errors",
-    "lifecycle",
-    "listing",
-    "manifest",
-    "version_store",
-    "resolution",
+    "lance_io",
+    "catalog",
     "operations",
     "namespace",
     "maintenance",
@@ -56,12 +52,9 @@ PURE = {
     "config",
     "storage.options",
     "storage.failures",
-    "lifecycle.states",
-    "lifecycle.marker",
-    "lifecycle.moves",
-    "lifecycle.retention",
-    "lifecycle.status",
-    "listing.root_view",
+    "catalog.states",
+    "catalog.manifest.row",
+    "catalog.manifest.schema",
     "operations.paging",
     "operations.transfer.json_rows",
     "operations.table.data_types",
@@ -113,6 +106,73 @@ IMPURE = {
 }
 
 
+ABOVE_THE_SEAM = {"maintenance", "policy", "spark", "cli", "server", "console"}
+BELOW_THE_SEAM = ("relance.catalog", "relance.operations", "relance.lance_io")
+SEAM = {"relance.catalog.Catalog", "relance.lance_io.TableRef"}
+
+OFFENDERS = {
+    "cli.lifecycle",
+    "cli.looking",
+    "cli.progress",
+    "cli.roots",
+    "cli.rows",
+    "cli.runs",
+    "maintenance.execute",
+    "maintenance.layout.compaction",
+    "maintenance.layout.index_refresh",
+    "maintenance.layout.manifest_upkeep",
+    "maintenance.layout.rewrites",
+    "maintenance.layout.segments",
+    "maintenance.maintain",
+    "maintenance.merging.merge_commit",
+    "maintenance.merging.merge_here",
+    "maintenance.merging.merge_plan",
+    "maintenance.merging.merge_tasks",
+    "maintenance.merging.merges",
+    "maintenance.planned",
+    "maintenance.removal.clones",
+    "maintenance.removal.expired_drops",
+    "maintenance.removal.leftovers",
+    "maintenance.removal.old_versions",
+    "maintenance.removal.orphans",
+    "maintenance.removal.pacing",
+    "maintenance.removal.retired_files",
+    "maintenance.rows.row_changes",
+    "maintenance.rows.row_commit",
+    "maintenance.rows.row_deletes",
+    "maintenance.rows.updates",
+    "maintenance.runner",
+    "maintenance.targets",
+    "maintenance.work",
+    "policy.decide",
+    "policy.pipeline.after",
+    "policy.pipeline.catalog_jobs",
+    "policy.pipeline.execution",
+    "policy.pipeline.gather",
+    "policy.pipeline.jobs",
+    "policy.pipeline.lease",
+    "policy.pipeline.moved",
+    "policy.pipeline.past_runs",
+    "policy.pipeline.plan_file",
+    "policy.pipeline.planning",
+    "policy.pipeline.runs",
+    "policy.pipeline.steps",
+    "spark.merge",
+    "spark.merge_few",
+    "spark.reader",
+    "spark.save",
+    "spark.scan",
+    "spark.streaming.history",
+    "spark.streaming.planning",
+    "spark.streaming.progress",
+    "spark.streaming.rows",
+    "spark.streaming.sink",
+    "spark.streaming.tables",
+    "spark.writer",
+}
+"""Modules above the seam that still import below it. The list only gets shorter."""
+
+
 def _imports(module: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Import):
@@ -146,3 +206,15 @@ def test_pure_module_imports_no_store_clock_or_lance(name: str) -> None:
     for imported in _imports(module):
         hit = [each for each in IMPURE if imported == each or imported.startswith(f"{each}.")]
         assert not hit, f"{name} is pure but imports {imported}"
+
+
+def _reaches_through(module: Path) -> bool:
+    imported = [each for each in _imports(module) if each.startswith(BELOW_THE_SEAM)]
+    return any(each not in SEAM for each in imported)
+
+
+def test_only_listed_modules_import_below_the_seam() -> None:
+    above = [module for module in MODULES if _name(module).partition(".")[0] in ABOVE_THE_SEAM]
+    reaching = {_name(module) for module in above if _reaches_through(module)}
+    assert reaching <= OFFENDERS, f"import relance.catalog.Catalog instead: {sorted(reaching - OFFENDERS)}"
+    assert reaching == OFFENDERS, f"take these off the list: {sorted(OFFENDERS - reaching)}"

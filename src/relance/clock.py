@@ -20,6 +20,12 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return seconds that never run backwards, for measuring how long something took."""
 
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def at_store(self, moment: datetime) -> datetime:
+        """Return a time that the store stated. Only a clock that tests move changes it."""
+
 
 class SystemClock:
     """The machine's own clock."""
@@ -29,6 +35,12 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return since_boot()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def at_store(self, moment: datetime) -> datetime:
+        return moment
 
 
 def since_boot() -> float:

@@ -13,8 +13,14 @@ from relance.errors import InvalidInputError
 TABLE_SUFFIX = ".lance"
 """A directory with this suffix is a V1 table."""
 
+CONTROL_SUFFIX = ".control"
+"""`<name>.control`: the arbiter of the table, sibling of its directory."""
+
 MARKER_SUFFIX = ".deleted"
 """`<name>.deleted`: the lifecycle marker, sibling of the table's directory."""
+
+DEREGISTERED_SUFFIX = ".deregistered"
+"""`<name>.deregistered`: a hint to look for DEREGISTERED_FILE."""
 
 DECLARED_SUFFIX = ".declared"
 """`<name>.declared`: the table was declared here and may hold no version yet."""
@@ -33,6 +39,9 @@ RESERVED_FILE = ".lance-reserved"
 
 DEREGISTERED_FILE = ".lance-deregistered"
 """Inside a table's directory: deregistered (the namespace spec's own file)."""
+
+VERSION_HINT = "latest_version_hint.json"
+"""In the versions directory: Lance writes it anew after each version."""
 
 VERSIONS_DIRECTORY = "_versions"
 """Inside a table's directory: one manifest per version."""

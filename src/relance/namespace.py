@@ -50,35 +50,25 @@ from lance_namespace import (
     TableExistsResponse,
 )
 
+from relance.catalog import drop, purge, register, repair, resolve
+from relance.catalog.context import Context, open_context, table_id_of
+from relance.catalog.manifest.upkeep import UpkeepReport
+from relance.catalog.migrate import FormatMigration, migrate_format
+from relance.catalog.purge import PurgeOptions, PurgeProgress, PurgeResult
+from relance.catalog.repair import (
+    Finding,
+    ManifestMigration,
+    MarkerMigration,
+    MigrationProgress,
+    scrub,
+)
+from relance.catalog.resolve import Exists, NotFound, SoftDeleted, TableStatus
 from relance.clock import Clock, SystemClock
 from relance.config import parse_properties
-from relance.lifecycle.status import Exists, NotFound, SoftDeleted, TableStatus
-from relance.manifest.upkeep import UpkeepReport
-from relance.operations import (
-    batch_commit,
-    create,
-    declare,
-    drop,
-    migration,
-    namespaces,
-    purge,
-    registration,
-    rename,
-    scrub,
-    status,
-    tables,
-    upkeep,
-    versions,
-)
+from relance.identifiers import parse_namespace_id
+from relance.operations import batch_commit, lifecycle, tables, upkeep, versions
 from relance.operations.cleaning.methods import CleaningMethods
-from relance.operations.context import open_context
 from relance.operations.data.methods import DataMethods
-from relance.operations.deletion import PurgeOptions, PurgeProgress, PurgeResult
-from relance.operations.directory import migrate_markers, sweep
-from relance.operations.directory.migrate_markers import MarkerMigration
-from relance.operations.findings import Finding
-from relance.operations.migration import ManifestMigration, MigrationProgress
-from relance.operations.places import table_id_of
 from relance.operations.requests import Fields, as_request
 from relance.operations.table.methods import TableMethods
 from relance.operations.transfer.methods import TransferMethods
@@ -104,9 +94,15 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         """
         self._properties = {name: _as_text(value) for name, value in properties.items()}
         self._clock = clock
-        self._context = open_context(parse_properties(self._properties), clock or SystemClock())
+        self._opened = open_context(parse_properties(self._properties), clock or SystemClock())
         # Absolute, so that a pickled catalog names the same root in a process that runs elsewhere.
-        self._properties["root"] = self._context.root.uri
+        self._properties["root"] = self._opened.root.uri
+
+    @property
+    def _context(self) -> Context:  # type: ignore[override]  # the mixins only read it
+        """The opened catalog; its first use checks the format of the root."""
+        self._opened.check_format()
+        return self._opened
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {"clock": self._clock, "properties": self._properties}
@@ -119,7 +115,7 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
 
     def namespace_id(self) -> str:
         """Return an identifier for this catalog, made from its root."""
-        return f'DirectoryNamespace {{ root: "{self._context.root.uri}" }}'
+        return f'DirectoryNamespace {{ root: "{self._opened.root.uri}" }}'
 
     @property
     def properties(self) -> tuple[tuple[str, str], ...]:
@@ -129,22 +125,22 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
     @property
     def root_uri(self) -> str:
         """The absolute URI of the root, valid in other processes too."""
-        return self._context.root.uri
+        return self._opened.root.uri
 
     def list_namespaces(self, request: ListNamespacesRequest | Fields) -> ListNamespacesResponse:
-        return namespaces.list_namespaces(self._context, as_request(ListNamespacesRequest, request))
+        return lifecycle.list_namespaces(self._context, as_request(ListNamespacesRequest, request))
 
     def describe_namespace(self, request: DescribeNamespaceRequest | Fields) -> DescribeNamespaceResponse:
-        return namespaces.describe_namespace(self._context, as_request(DescribeNamespaceRequest, request))
+        return lifecycle.describe_namespace(self._context, as_request(DescribeNamespaceRequest, request))
 
     def create_namespace(self, request: CreateNamespaceRequest | Fields) -> CreateNamespaceResponse:
-        return namespaces.create_namespace(self._context, as_request(CreateNamespaceRequest, request))
+        return lifecycle.create_namespace(self._context, as_request(CreateNamespaceRequest, request))
 
     def drop_namespace(self, request: DropNamespaceRequest | Fields) -> DropNamespaceResponse:
-        return namespaces.drop_namespace(self._context, as_request(DropNamespaceRequest, request))
+        return lifecycle.drop_namespace(self._context, as_request(DropNamespaceRequest, request))
 
     def namespace_exists(self, request: NamespaceExistsRequest | Fields) -> NamespaceExistsResponse:
-        return namespaces.namespace_exists(self._context, as_request(NamespaceExistsRequest, request))
+        return lifecycle.namespace_exists(self._context, as_request(NamespaceExistsRequest, request))
 
     def list_tables(self, request: ListTablesRequest | Fields) -> ListTablesResponse:
         return tables.list_tables(self._context, as_request(ListTablesRequest, request))
@@ -159,22 +155,22 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         return tables.describe_table(self._context, as_request(DescribeTableRequest, request))
 
     def declare_table(self, request: DeclareTableRequest | Fields) -> DeclareTableResponse:
-        return declare.declare_table(self._context, as_request(DeclareTableRequest, request))
+        return lifecycle.declare_table(self._context, as_request(DeclareTableRequest, request))
 
     def create_table(self, request: CreateTableRequest | Fields, request_data: bytes) -> CreateTableResponse:
-        return create.create_table(self._context, as_request(CreateTableRequest, request), request_data)
+        return lifecycle.create_table(self._context, as_request(CreateTableRequest, request), request_data)
 
     def drop_table(self, request: DropTableRequest | Fields) -> DropTableResponse:
-        return drop.drop_table(self._context, as_request(DropTableRequest, request))
+        return lifecycle.drop_table(self._context, as_request(DropTableRequest, request))
 
     def rename_table(self, request: RenameTableRequest | Fields) -> RenameTableResponse:
-        return rename.rename_table(self._context, as_request(RenameTableRequest, request))
+        return lifecycle.rename_table(self._context, as_request(RenameTableRequest, request))
 
     def register_table(self, request: RegisterTableRequest | Fields) -> RegisterTableResponse:
-        return registration.register_table(self._context, as_request(RegisterTableRequest, request))
+        return lifecycle.register_table(self._context, as_request(RegisterTableRequest, request))
 
     def deregister_table(self, request: DeregisterTableRequest | Fields) -> DeregisterTableResponse:
-        return registration.deregister_table(self._context, as_request(DeregisterTableRequest, request))
+        return lifecycle.deregister_table(self._context, as_request(DeregisterTableRequest, request))
 
     def list_table_versions(self, request: ListTableVersionsRequest | Fields) -> ListTableVersionsResponse:
         return versions.list_table_versions(self._context, as_request(ListTableVersionsRequest, request))
@@ -205,7 +201,7 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
 
     def table_status(self, id: Id) -> TableStatus:
         """Return whether the table exists, is dropped (and until when undrop works), or is not found."""
-        return status.table_status(self._context, table_id_of(self._context, id))
+        return resolve.table_status(self._context, table_id_of(self._context, id))
 
     def undrop_table(
         self, id: Id, *, deletion_id: str | None = None, new_id: Id | None = None
@@ -219,7 +215,7 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
             TableNotFoundError: no table with this name is dropped, or its purge has started.
             TableAlreadyExistsError: the table is not dropped, or the name is taken.
         """
-        return drop.undrop_table(
+        return drop.undrop(
             self._context,
             table_id_of(self._context, id),
             deletion_id=deletion_id,
@@ -235,19 +231,19 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
             NamespaceNotFoundError: there is no such drop, or the parent does not exist.
             NamespaceAlreadyExistsError, TableAlreadyExistsError: a name is taken. Nothing was changed.
         """
-        return namespaces.undrop_namespace(self._context, id, cascade_id)
+        return lifecycle.undrop_namespace(self._context, id, cascade_id)
 
     def protect(self, id: Id) -> None:
         """Protect this table or namespace from being dropped until `unprotect` is called."""
-        registration.set_protection(self._context, id, on=True)
+        register.set_protection(self._context, parse_namespace_id(id), on=True)
 
     def unprotect(self, id: Id) -> None:
         """Allow drops of this table or namespace again."""
-        registration.set_protection(self._context, id, on=False)
+        register.set_protection(self._context, parse_namespace_id(id), on=False)
 
     def is_protected(self, id: Id) -> bool:
         """Return whether this table or namespace is protected from being dropped."""
-        return registration.is_protected(self._context, id)
+        return register.is_protected(self._context, parse_namespace_id(id))
 
     def purge_table(
         self,
@@ -298,25 +294,36 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
 
     def list_dropped_tables(self, namespace: Id | None = None) -> list[SoftDeleted]:
         """Return the dropped tables of one or all namespaces, oldest drop first."""
-        return status.list_dropped_tables(self._context, namespace)
+        return resolve.list_dropped_tables(self._context, namespace)
 
     def list_purgable_tables(self, deleted_before: datetime | None = None) -> list[SoftDeleted]:
         """Return the expired dropped tables, optionally only those dropped before `deleted_before`."""
-        return status.list_purgable_tables(self._context, deleted_before)
+        context = self._context
+        return [each.status(context) for each in purge.list_purgable(context, deleted_before)]
 
     def sweep_markers(self, *, dry_run: bool = False) -> list[str]:
         """Remove obsolete markers and return their names."""
-        return sweep.sweep_markers(self._context, dry_run=dry_run)
+        return repair.sweep_markers(self._context, dry_run=dry_run)
 
     def migrate_markers(self, *, dry_run: bool = False) -> MarkerMigration:
         """Copy state that other clients keep inside tables to the root, so that listing takes one request."""
-        return migrate_markers.migrate_markers(self._context, dry_run=dry_run)
+        return repair.migrate_markers(self._context, dry_run=dry_run)
 
     def migrate_to_manifest(
         self, *, dry_run: bool = False, progress: Callable[[MigrationProgress], None] | None = None
     ) -> ManifestMigration:
         """Add a manifest row for every table directory, after which `dir_listing_enabled=false` works."""
-        return migration.migrate_to_manifest(self._context, dry_run=dry_run, progress=progress)
+        return repair.migrate_to_manifest(self._context, dry_run=dry_run, progress=progress)
+
+    def migrate_format(self, *, dry_run: bool = False) -> FormatMigration:
+        """Convert a root that a pre-release of Relance wrote (format 1), while no other client uses it.
+
+        Safe to repeat, and to interrupt at any time; until it has finished, nothing else can use the root.
+
+        Raises:
+            InvalidTableStateError: the root is of the current format, or something in it is corrupt.
+        """
+        return migrate_format(self._opened, dry_run=dry_run)  # unchecked: the root is of the old format
 
     def maintain_manifest(self) -> UpkeepReport:
         """Compact, index and clean up the manifest now. This also happens in the background."""
@@ -329,7 +336,7 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
 
     def scrub(self, *, repair: bool = False) -> list[Finding]:
         """Return the inconsistencies in this root; with `repair`, fix those that can be fixed safely."""
-        return scrub.scrub(self._context, repair=repair)
+        return scrub(self._context, repair=repair)
 
 
 def _as_text(value: str | bool | os.PathLike[str]) -> str:

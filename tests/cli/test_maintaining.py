@@ -100,9 +100,9 @@ def test_migrate_registers_directories_in_the_manifest(tmp_path: Path) -> None:
     assert lake.json("migrate", "--to", "markers")["declared"] == []
 
 
-def test_scrub_reports_corrupt_markers_and_repair_requires_confirmation(lake: CommandLake) -> None:
+def test_scrub_reports_corrupt_arbiters_and_repair_requires_confirmation(lake: CommandLake) -> None:
     assert lake.ok("scrub") == "no problems found\n"
-    (lake.folder / "gone.deleted").write_bytes(b"damaged " * 20)
+    (lake.folder / "gone.control").write_bytes(b"damaged " * 20)
     found = lake.run("scrub", "--json")
     assert found.exit_code == 1
     assert found.document["result"]["findings"][0]["name"].startswith("gone")

@@ -33,6 +33,7 @@ def open_catalog(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualCl
         properties = {"root": f"s3://{bucket}/lake", **options}
 
     def open_with(*, clock: ManualClock = clock, **more: str) -> relance.DirectoryNamespace:
+        clock.resolution = 0.0 if request.param == "local disk" else 1.0
         return relance.DirectoryNamespace(clock=clock, manifest_enabled="false", **{**properties, **more})
 
     return open_with

@@ -14,6 +14,7 @@ from tests.support.patches import substitute
 from tests.support.roots import stream_of
 
 import relance
+from relance.catalog.resolve import Exists, NotFound, SoftDeleted
 from relance.clock import to_millis
 from relance.errors import (
     InvalidInputError,
@@ -21,7 +22,6 @@ from relance.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from relance.lifecycle.status import Exists, NotFound, SoftDeleted
 from relance.testing.clock import ManualClock
 
 Catalog = relance.DirectoryNamespace

@@ -1,4 +1,4 @@
-"""Sweep, scrub, migrate; damaged markers; stores that ignore conditions."""
+"""Sweep, scrub, migrate; dead creates; damaged arbiters; stores that ignore conditions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from tests.lifecycle.conftest import Open
 from tests.support.calls import drop, make, rows, tables
 from tests.support.failures import interrupt
 from tests.support.internals import context_of, replace_context
+from tests.support.mortal_clients import Death, make_mortal
 from tests.support.patches import original, substitute
 from tests.support.roots import stream_of
 
 import relance
+from relance.catalog.arbiter import put_mark, swap_file
+from relance.catalog.layout import read_control
+from relance.catalog.repair import Problem
+from relance.catalog.resolve import Exists, NotFound, SoftDeleted
+from relance.catalog.states import Mark, Marked, new_nonce, purging, reviving, writing
 from relance.errors import InvalidTableStateError, RelanceError, UnsupportedOperationError
-from relance.lifecycle import moves
-from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
-from relance.lifecycle.states import State
-from relance.lifecycle.status import Exists, NotFound, SoftDeleted
-from relance.operations.findings import Problem
+from relance.storage.protocol import ObjectStorage
 from relance.testing.clock import ManualClock
 from relance.testing.faults import CarelessStorage
 
@@ -33,20 +35,38 @@ def _keys(catalog: Catalog) -> set[str]:
     return {info.key for info in context_of(catalog).storage.list_level("").files}
 
 
-def test_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog, clock: ManualClock) -> None:
+def _arbiter(catalog: Catalog, name: str) -> Marked:
+    marked = read_control(context_of(catalog), name)
+    assert marked is not None
+    return marked
+
+
+def _bodies(storage: ObjectStorage, name: str) -> dict[str, bytes]:
+    keys = [info.key for info in storage.list_recursive(f"{name}.lance")]
+    return {key: storage.read(key).body for key in keys}
+
+
+def test_sweep_removes_only_arbiters_without_a_table_older_than_the_quarantine(
+    catalog: Catalog, clock: ManualClock
+) -> None:
     make(catalog, "undropped", 1)
     drop(catalog, "undropped")
     catalog.undrop_table(["undropped"])
-    make(catalog, "purged", 1)
-    drop(catalog, "purged", purge="true")
+    for name in ("purged", "gone"):
+        make(catalog, name, 1)
+        drop(catalog, name, purge="true")
     make(catalog, "dropped", 1)
     drop(catalog, "dropped")
     assert catalog.sweep_markers() == []
     clock.advance(timedelta(days=8))
-    assert catalog.sweep_markers(dry_run=True) == ["purged", "undropped"]
-    assert "purged.deleted" in _keys(catalog)
-    assert catalog.sweep_markers() == ["purged", "undropped"]
-    assert {key for key in _keys(catalog) if key.endswith(".deleted")} == {"dropped.deleted"}
+    assert catalog.sweep_markers(dry_run=True) == ["gone", "purged"]
+    assert "purged.control" in _keys(catalog)
+    assert catalog.sweep_markers() == ["gone", "purged"]
+    assert catalog.sweep_markers() == []
+    assert {key for key in _keys(catalog) if key.endswith(".control")} == {
+        "dropped.control",
+        "undropped.control",
+    }
     assert rows(catalog, "undropped") == [1]
     catalog.undrop_table(["dropped"])
     assert rows(catalog, "dropped") == [1]
@@ -55,27 +75,26 @@ def test_sweep_removes_only_markers_older_than_the_quarantine(catalog: Catalog, 
 def test_sweep_keeps_a_tombstone_with_files_below_it(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t", purge="true")
-    context_of(catalog).storage.create("t.lance/_versions/1.manifest", b"a late create")
+    context_of(catalog).storage.create("t.lance/data/late.lance", b"a late create")
     clock.advance(timedelta(days=8))
     assert catalog.sweep_markers() == []
-    assert tables(catalog) == []
+    assert "t.control" in _keys(catalog)
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
         b"x" * 200,
-        b'{"format": 2, "state": "frozen", "why": "a later release wrote this one, and knows"}',
+        b'{"format": 3, "state": "frozen", "why": "a later release wrote this one, and knows"}',
     ],
-    ids=["empty", "damaged", "newer"],
+    ids=["damaged", "newer"],
 )
-def test_unreadable_marker_is_never_purged_revived_or_overwritten(
+def test_unreadable_arbiter_is_never_purged_revived_or_overwritten(
     catalog: Catalog, clock: ManualClock, body: bytes
 ) -> None:
     make(catalog, "t", 1)
     storage = context_of(catalog).storage
-    storage.create("t.deleted", body)
+    storage.create("t.control", body)
     clock.advance(timedelta(days=9999))
     calls = (
         lambda: catalog.create_table({"id": ["t"], "mode": "overwrite"}, stream_of(2)),
@@ -88,96 +107,150 @@ def test_unreadable_marker_is_never_purged_revived_or_overwritten(
         lambda: catalog.register_table({"id": ["t"], "location": "t.lance"}),
     )
     for call in calls:
-        with pytest.raises(InvalidTableStateError, match="marker for table id 't'"):
+        with pytest.raises(InvalidTableStateError, match="arbiter of table id 't'"):
             call()
+    _assert_only_reported(catalog, body)
+
+
+def _assert_only_reported(catalog: Catalog, body: bytes) -> None:
+    """Check that runs over all tables leave one with a damaged arbiter alone, and scrub reports it."""
+    storage = context_of(catalog).storage
     assert catalog.purge_tables() == []
     assert catalog.sweep_markers() == []
     assert catalog.list_dropped_tables() == []
     findings = catalog.scrub(repair=True)
-    assert [(each.name, each.problem, each.repaired) for each in findings] == [
+    assert [(finding.name, finding.problem, finding.repaired) for finding in findings] == [
         ("t", Problem.DAMAGED_MARKER, False)
     ]
-    assert storage.read("t.deleted").body == body
+    assert storage.read("t.control").body == body
     assert lance.dataset(
         context_of(catalog).location("t"), storage_options=dict(context_of(catalog).lance_options()) or None
     ).to_table()["x"].to_pylist() == [1]
 
 
+@pytest.mark.parametrize("body", [b"", b"c but not a cleared one"], ids=["empty", "damaged"])
+def test_short_damaged_arbiter_hides_nothing_and_refuses_changes(
+    catalog: Catalog, clock: ManualClock, body: bytes
+) -> None:
+    make(catalog, "t", 1)
+    context_of(catalog).storage.create("t.control", body)
+    clock.advance(timedelta(days=9999))
+    assert tables(catalog) == ["t"]
+    assert rows(catalog, "t") == [1]
+    calls = (
+        lambda: catalog.create_table({"id": ["t"], "mode": "overwrite"}, stream_of(2)),
+        lambda: drop(catalog, "t"),
+        lambda: catalog.purge_table(["t"], force=True),
+    )
+    for call in calls:
+        with pytest.raises(InvalidTableStateError, match="arbiter of table id 't'"):
+            call()
+    _assert_only_reported(catalog, body)
+
+
 def test_scrub_finds_and_repairs_leftovers_of_crashes(catalog: Catalog, clock: ManualClock) -> None:
-    storage = context_of(catalog).storage
+    context = context_of(catalog)
+    storage, timing = context.storage, context.timing
     for name in ("no-data", "stale-purge", "stale-create", "below"):
         make(catalog, name, 1)
         drop(catalog, name)
-    storage.delete_many([info.key for info in storage.list_recursive("no-data.lance")])
-    until = clock.now() + timedelta(minutes=10)
-    for name, claim in (("stale-purge", moves.claim_purge), ("stale-create", moves.claim_revival)):
-        stored = read_marker(storage, name)
-        assert stored is not None
-        put_marker(storage, name, claim(stored.marker, new_nonce(), token="dead", until=until), over=stored)
+    storage.delete_many(_bodies(storage, "no-data"))
+    marked = _arbiter(catalog, "stale-purge")
+    swap_file(context, "stale-purge", purging(marked, timing, upto=None), over=marked)
+    marked = _arbiter(catalog, "stale-create")
+    swap_file(context, "stale-create", reviving(marked, new_nonce(), timing), over=marked)
+    make(catalog, "stale-write", 1)
+    swap_file(context, "stale-write", writing(None, new_nonce(), timing), over=None)
+    late_files = _bodies(storage, "below")
     catalog.purge_table(["below"], force=True)
-    storage.create("below.lance/data/late", b"x")
+    for key, body in late_files.items():
+        storage.create(key, body)
+    make(catalog, "late-marker", 1)
+    mark = Mark(clock.now(), timedelta(hours=1), new_nonce(), after=new_nonce())
+    put_mark(context, "late-marker", mark, over=None)
     storage.create("leftover.lance/data/x", b"x")
     make(catalog, "signed", 1)
     storage.create("signed.creating", b"")
-    assert Problem.STALE_PURGE not in {each.problem for each in catalog.scrub()}, "its lease is not over"
+    young = {finding.problem for finding in catalog.scrub()}
+    assert not young & {Problem.STALE_PURGE, Problem.STALE_REVIVAL, Problem.STALE_WRITE}, "leases run"
     clock.advance(timedelta(hours=1))
-    expected = {
-        ("below", Problem.DATA_BELOW_TOMBSTONE),
+    unrepairable = {("below", Problem.DATA_BELOW_TOMBSTONE)}
+    expected = unrepairable | {
+        ("late-marker", Problem.LATE_MARKER),
         ("leftover", Problem.DATA_WITHOUT_TABLE),
         ("no-data", Problem.MARKER_WITHOUT_DATA),
         ("signed.creating", Problem.STALE_SIGN),
         ("stale-create", Problem.STALE_REVIVAL),
         ("stale-purge", Problem.STALE_PURGE),
+        ("stale-write", Problem.STALE_WRITE),
     }
-    found = catalog.scrub()
-    assert {(each.name, each.problem) for each in found} == expected
-    assert not any(each.repaired for each in found)
-    assert all(each.remedy for each in found)
-    repaired = catalog.scrub(repair=True)
-    assert {(each.name, each.problem) for each in repaired if each.repaired} == expected
-    assert catalog.scrub() == []
-    assert tables(catalog) == ["signed"]
+    findings = catalog.scrub()
+    assert {(finding.name, finding.problem) for finding in findings} == expected
+    assert not any(finding.repaired for finding in findings)
+    assert all(finding.remedy for finding in findings)
+    repaired = {(finding.name, finding.problem) for finding in catalog.scrub(repair=True) if finding.repaired}
+    assert repaired == expected - unrepairable
+    assert {(finding.name, finding.problem) for finding in catalog.scrub()} == unrepairable
+    assert tables(catalog) == ["late-marker", "signed", "stale-write"]
     catalog.undrop_table(["stale-create"])
     assert rows(catalog, "stale-create") == [1]
-    assert catalog.table_status(["stale-purge"]) == NotFound(("stale-purge",))
+    for name in ("no-data", "stale-purge", "below"):
+        assert catalog.table_status([name]) == NotFound((name,))
+    assert catalog.create_table({"id": ["below"]}, stream_of(2)).version == 2
+    assert rows(catalog, "below") == [2]
 
 
-def test_create_that_crashed_after_its_commit_is_completed(
-    catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+# Over a dropped name a create stages its data, claims the name and commits: 3 writes.
+
+
+def test_create_that_died_after_its_commit_is_finished_by_the_next_client(
+    catalog: Catalog, open_catalog: Open
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-
-    with monkeypatch.context() as patch:
-        substitute(patch, "claim.settle", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            catalog.create_table({"id": ["t"]}, stream_of(2))
+    dying = open_catalog()
+    make_mortal(dying, 3)
+    with pytest.raises(Death):
+        dying.create_table({"id": ["t"]}, stream_of(2))
     assert tables(catalog) == []
-    with pytest.raises(RelanceError, match=r"is locked by another client \(creating it\)"):
-        catalog.undrop_table(["t"])
-    clock.advance(timedelta(hours=1))
     with pytest.raises(RelanceError, match="is not dropped"):
         catalog.undrop_table(["t"])
     assert rows(catalog, "t") == [2]
     assert rows(catalog, "t", version=1) == [1]
+    assert "t.deleted" not in _keys(catalog)
 
 
-def test_create_that_crashed_before_its_commit_is_rolled_back(
-    catalog: Catalog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+def test_create_that_died_before_its_commit_is_undone_by_the_next_client(
+    catalog: Catalog, open_catalog: Open
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-
-    with monkeypatch.context() as patch:
-        substitute(patch, "tables.commit", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            catalog.create_table({"id": ["t"]}, stream_of(2))
-    clock.advance(timedelta(hours=1))
+    dying = open_catalog()
+    make_mortal(dying, 2)
+    with pytest.raises(Death):
+        dying.create_table({"id": ["t"]}, stream_of(2))
+    status = catalog.table_status(["t"])
+    assert isinstance(status, SoftDeleted)
+    assert status.state == "reviving"
     catalog.undrop_table(["t"])
     assert rows(catalog, "t") == [1]
 
 
-def test_migrate_moves_native_markers_to_the_root(open_catalog: Open, clock: ManualClock) -> None:
+def test_interrupted_create_gives_its_claim_back(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    with monkeypatch.context() as patch:
+        substitute(patch, "tables.commit", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            catalog.create_table({"id": ["t"]}, stream_of(2))
+    status = catalog.table_status(["t"])
+    assert isinstance(status, SoftDeleted)
+    assert status.state == "deleted"
+    catalog.undrop_table(["t"])
+    assert rows(catalog, "t") == [1]
+
+
+def test_migrate_gives_native_tables_signs_at_the_root(open_catalog: Open, clock: ManualClock) -> None:
     catalog = open_catalog()
     root = context_of(catalog).connection.lance_root
     options = dict(context_of(catalog).lance_options())
@@ -196,7 +269,8 @@ def test_migrate_moves_native_markers_to_the_root(open_catalog: Open, clock: Man
     assert (plan.deregistered, plan.declared, plan.already_migrated) == (("hidden",), ("reserved",), False)
     assert ".relance-root" not in _keys(catalog)
     assert catalog.migrate_markers().declared == ("reserved",)
-    assert {".relance-root", "hidden.deleted", "reserved.declared"} <= _keys(catalog)
+    assert {".relance-root", "hidden.deregistered", "reserved.declared"} <= _keys(catalog)
+    assert "hidden.deleted" not in _keys(catalog), "it is not dropped"
     again = catalog.migrate_markers()
     assert (again.deregistered, again.declared, again.already_migrated) == ((), (), True)
     assert tables(catalog) == ["plain", "reserved", "written"]
@@ -230,7 +304,7 @@ def test_store_without_compare_and_swap_allows_drop_but_not_undrop_or_purge(cata
     drop(catalog, "t")
     assert tables(catalog) == ["u"]
     assert isinstance(catalog.table_status(["t"]), SoftDeleted)
-    assert [each.id for each in catalog.list_dropped_tables()] == [("t",)]
+    assert [dropped.id for dropped in catalog.list_dropped_tables()] == [("t",)]
     calls = (
         lambda: catalog.undrop_table(["t"]),
         lambda: catalog.purge_table(["t"], force=True),
@@ -243,9 +317,7 @@ def test_store_without_compare_and_swap_allows_drop_but_not_undrop_or_purge(cata
         assert context_of(catalog).storage.name in str(caught.value)
         assert "docs/stores.md" in str(caught.value)
     assert catalog.table_status(["u"]) == Exists(("u",))
-    stored = read_marker(context_of(catalog).storage, "t")
-    assert stored is not None
-    assert stored.marker.state is State.DELETED
+    assert context_of(catalog).storage.read("t.deleted")
 
 
 @pytest.mark.usefixtures("fresh_probes")

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.lifecycle.test_state_machine import LONG, profile, sizes
 from tests.support.machines.base import OnDisk
+from tests.support.machines.clock import whole_seconds
 from tests.support.machines.compatibility import CompatibilityMachine
 from tests.support.machines.manifest import ManifestMachine
 from tests.support.models.manifest import ManifestModel
@@ -60,7 +61,8 @@ def test_manifest_only_catalog_on_s3_matches_the_model(
             root = f"s3://{moto_bucket}/{uuid.uuid4().hex}"
             super().__init__({"root": root, **properties_on_s3, **V2}, ManifestModel())
 
-    run_state_machine_as_test(OnS3, settings=ON_S3)
+    with whole_seconds():
+        run_state_machine_as_test(OnS3, settings=ON_S3)
 
 
 @pytest.mark.deep
@@ -71,4 +73,5 @@ def test_compatibility_catalog_on_s3_matches_the_model(
         def __init__(self) -> None:
             super().__init__({"root": f"s3://{moto_bucket}/{uuid.uuid4().hex}", **properties_on_s3})
 
-    run_state_machine_as_test(OnS3, settings=ON_S3)
+    with whole_seconds():
+        run_state_machine_as_test(OnS3, settings=ON_S3)

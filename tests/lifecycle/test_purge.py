@@ -13,6 +13,11 @@ from tests.support.patches import original, substitute
 from tests.support.roots import stream_of
 
 import relance
+from relance.catalog.arbiter import swap_file
+from relance.catalog.layout import read_control
+from relance.catalog.purge import PurgeOptions, PurgeProgress, purge_table
+from relance.catalog.resolve import NotFound, SoftDeleted
+from relance.catalog.states import MARGIN, purging, seconds
 from relance.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
@@ -20,17 +25,11 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.identifiers import TableId
-from relance.lifecycle import moves
-from relance.lifecycle.marker_store import new_nonce, put_marker, read_marker
-from relance.lifecycle.status import NotFound, SoftDeleted
-from relance.operations.deletion import PurgeOptions, PurgeProgress
-from relance.operations.directory.purge import purge_name
 from relance.storage.protocol import Replacement
 from relance.testing.clock import ManualClock
 
 Catalog = relance.DirectoryNamespace
 WEEK = timedelta(days=7)
-SKEW = timedelta(minutes=5)
 
 
 def _files(catalog: Catalog, name: str) -> list[str]:
@@ -51,7 +50,7 @@ def test_purge_of_a_live_table_is_refused(catalog: Catalog) -> None:
 def test_purge_before_the_retention_period_ends_requires_force(catalog: Catalog, clock: ManualClock) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-    clock.advance(WEEK)  # the skew allowance is still to come
+    clock.advance(WEEK)  # the margin is still to come
     with pytest.raises(InvalidTableStateError, match="force=True"):
         catalog.purge_table(["t"])
     assert isinstance(catalog.purge_tables([["t"]])[0].error, InvalidTableStateError)
@@ -67,7 +66,7 @@ def test_purge_removes_all_files_and_counts_them(catalog: Catalog, clock: Manual
     make(catalog, "other", 9)
     infos = list(context_of(catalog).storage.list_recursive("t.lance"))
     drop(catalog, "t")
-    clock.advance(WEEK + SKEW)
+    clock.advance(WEEK + MARGIN)
     seen: list[PurgeProgress] = []
     plan = catalog.purge_tables(dry_run=True)
     assert [(each.id, each.files, each.dry_run, each.purged) for each in plan] == [
@@ -138,7 +137,7 @@ def test_declare_after_a_purge_waits_for_older_creates(catalog: Catalog, clock: 
     drop(catalog, "t", purge="true")
     with pytest.raises(TableAlreadyExistsError, match="create_table"):
         catalog.declare_table({"id": ["t"]})
-    clock.advance(timedelta(minutes=30))
+    clock.advance(timedelta(minutes=51))
     lance.write_dataset([{"x": 4}], namespace_client=catalog, table_id=["t"], mode="create")
     assert rows(catalog, "t") == [4]
 
@@ -148,12 +147,10 @@ def test_purge_claimed_by_another_client_is_left_alone_until_its_lease_ends(
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-    storage = context_of(catalog).storage
-    stored = read_marker(storage, "t")
-    assert stored is not None
-    until = clock.now() + timedelta(minutes=10)
-    claimed = moves.claim_purge(stored.marker, new_nonce(), token="another", until=until)
-    put_marker(storage, "t", claimed, over=stored)
+    context = context_of(catalog)
+    marked = read_control(context, "t")
+    assert marked is not None
+    swap_file(context, "t", purging(marked, context.timing, upto=seconds(clock.now())), over=marked)
     with pytest.raises(ConcurrentModificationError, match=r"is locked by another client \(purging it\)"):
         catalog.purge_table(["t"], force=True)
     with pytest.raises(ConcurrentModificationError, match=r"is locked by another client \(purging it\)"):
@@ -163,7 +160,7 @@ def test_purge_claimed_by_another_client_is_left_alone_until_its_lease_ends(
     status = catalog.table_status(["t"])
     assert isinstance(status, SoftDeleted)
     assert status.state == "purging"
-    clock.advance(timedelta(minutes=10 + 5 + 15, seconds=1))
+    clock.advance(timedelta(minutes=10 + 15 + 1, seconds=1))
     assert catalog.purge_table(["t"]).purged, "the TTL was overruled when the first claim was taken"
     assert catalog.table_status(["t"]) == NotFound(("t",))
 
@@ -183,7 +180,7 @@ def test_purge_whose_lease_expires_stops_before_the_next_batch(
         return claimed
 
     substitute(monkeypatch, "storage.replace_many", stall, on=type(storage))
-    with pytest.raises(ConcurrentModificationError, match="claim on table id 't' expired"):
+    with pytest.raises(ConcurrentModificationError, match="table id 't': the store responded too slowly"):
         catalog.purge_table(["t"], force=True)
     assert _files(catalog, "t") == before
 
@@ -206,7 +203,7 @@ def test_rate_limit_slows_down_a_purge(catalog: Catalog) -> None:
     drop(catalog, "t")
     slept: list[float] = []
     options = PurgeOptions(force=True, rate_limit=2.0, sleep=slept.append)
-    result = purge_name(context_of(catalog), TableId((), "t"), options)
+    (result,) = purge_table(context_of(catalog), TableId((), "t"), options)
     assert sum(slept) == pytest.approx(result.files / 2.0)
     assert len(slept) >= result.files / 2
 
@@ -219,7 +216,7 @@ def test_files_that_cannot_be_deleted_are_reported_and_the_table_stays_claimed(
     storage = context_of(catalog).storage
     substitute(monkeypatch, "storage.delete_many", lambda *_: None, on=type(storage))
     substitute(monkeypatch, "storage.delete_below", lambda *_, **__: iter(()), on=type(storage))
-    substitute(monkeypatch, "storage.discard", lambda *_, **__: iter(()), on=type(storage))
+    substitute(monkeypatch, "storage.remove_directories", lambda *_, **__: iter(()), on=type(storage))
     results = catalog.purge_tables([["t"]], force=True)
     assert isinstance(results[0].error, InvalidTableStateError)
     assert len(results[0].left) == len(_files(catalog, "t")) > 0
@@ -237,15 +234,17 @@ def test_expiry_allows_for_clock_skew_between_clients(open_catalog: Open, clock:
     assert [each.id for each in fast.list_purgable_tables()] == [("t",)]
 
 
-def test_deregistered_table_is_purged_only_when_named_and_forced(
+def test_deregistered_table_cannot_be_purged_before_it_is_dropped(
     catalog: Catalog, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
     catalog.deregister_table({"id": ["t"]})
     clock.advance(timedelta(days=1000))
     assert catalog.purge_tables() == []
-    with pytest.raises(InvalidTableStateError, match="deregistered"):
-        catalog.purge_table(["t"])
+    for force in (False, True):
+        with pytest.raises(InvalidTableStateError, match=r"deregistered, not dropped.*drop it first"):
+            catalog.purge_table(["t"], force=force)
+    drop(catalog, "t")
     assert catalog.purge_table(["t"], force=True).purged
 
 

@@ -31,7 +31,7 @@ def catalog(counter: RequestCounter, moto_bucket: str) -> relance.DirectoryNames
     return relance.DirectoryNamespace(clock=None, **properties)
 
 
-def test_drop_and_undrop_cost_at_most_three_requests_each(
+def test_drop_costs_five_requests_and_undrop_four(
     catalog: relance.DirectoryNamespace, counter: RequestCounter
 ) -> None:
     make(catalog, "warm-up", 1)  # the store is tried out once per root
@@ -39,10 +39,12 @@ def test_drop_and_undrop_cost_at_most_three_requests_each(
     make(catalog, "t", 1)
     counter.reset()
     drop(catalog, "t")
-    assert counter.count() <= 3, counter.requests
+    assert counter.count() <= 5, (
+        counter.requests
+    )  # versions, the newest one's config, arbiter; marker, arbiter
     counter.reset()
     catalog.undrop_table(["t"])
-    assert counter.count() <= 3, counter.requests
+    assert counter.count() <= 4, counter.requests
 
 
 def test_repeated_drop_and_undrop_cost_the_same(
@@ -54,7 +56,7 @@ def test_repeated_drop_and_undrop_cost_the_same(
         catalog.undrop_table(["t"])
         counter.reset()
         drop(catalog, "t")
-        assert counter.count() <= 3, counter.requests
+        assert counter.count() <= 5, counter.requests
 
 
 def test_markers_add_no_requests_to_a_listing(
@@ -70,7 +72,7 @@ def test_markers_add_no_requests_to_a_listing(
     assert counter.count() == 1, counter.requests
 
 
-def test_group_purge_costs_four_requests_per_table_and_four_in_total(
+def test_group_purge_costs_six_requests_per_table_and_four_in_total(
     catalog: relance.DirectoryNamespace, counter: RequestCounter
 ) -> None:
     names = [f"t{index}" for index in range(6)]
@@ -80,13 +82,13 @@ def test_group_purge_costs_four_requests_per_table_and_four_in_total(
     counter.reset()
     job = PurgeDropped(force=True)
     effects = job.do_together(context_of(catalog), [(name,) for name in names])
-    assert all(isinstance(each, Effect) and each.files > 2 for each in effects)
-    # Each: its marker, its files, the claim, the end. All: manifests, other files, the look, the signs.
-    assert counter.count() <= 4 * len(names) + 4, counter.requests
+    assert all(isinstance(effect, Effect) and effect.files > 2 for effect in effects)
+    # Per table: look, arbiter, files, claim, look, end. Together: manifests, other files, markers.
+    assert counter.count() <= 6 * len(names) + 4, counter.requests
     assert tables(catalog) == []
     counter.reset()
     make(catalog, "t", 1)
     drop(catalog, "t")
     counter.reset()
     assert catalog.purge_table(["t"], force=True).purged
-    assert counter.count() <= 8, counter.requests
+    assert counter.count() <= 10, counter.requests

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.support.machines.base import OnDisk
+from tests.support.machines.clock import whole_seconds
 from tests.support.machines.lifecycle import LifecycleMachine
 from tests.support.servers import S3Server
 
@@ -63,4 +64,5 @@ def test_two_clients_on_s3_match_the_model(moto_server: S3Server, moto_bucket: s
             root = f"s3://{moto_bucket}/{uuid.uuid4().hex}"
             super().__init__({"root": root, **options}, read_all=False)
 
-    run_state_machine_as_test(OnS3, settings=profile(100, 100) if LONG else profile(25, 40))
+    with whole_seconds():
+        run_state_machine_as_test(OnS3, settings=profile(100, 100) if LONG else profile(25, 40))

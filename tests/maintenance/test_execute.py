@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from tests.support.patches import substitute
 
+from relance.catalog.context import Context
 from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
@@ -28,7 +29,6 @@ from relance.maintenance.maintain import Engine, choose, maintain
 from relance.maintenance.progress import Display
 from relance.maintenance.runner import Done, Slice, ThreadRunner, slices_of
 from relance.maintenance.work import CatalogRef, Effect, Estimate, Result, TablePlan, WaitingJob
-from relance.operations.context import Context
 
 PLANNED = Estimate(rows=3)
 T0 = ("t0",)

@@ -32,13 +32,14 @@ from tests.support.patches import original, substitute
 from tests.support.roots import Place, S3Place, assert_whole, create, local_place
 
 from relance import CleanupPolicy
+from relance.catalog.context import Context
+from relance.catalog.resolve import NotFound
 from relance.errors import (
     ConcurrentModificationError,
     OutcomeUnknownError,
     RelanceError,
     TableNotFoundError,
 )
-from relance.lifecycle.status import NotFound
 from relance.maintenance import (
     CleanUp,
     Compact,
@@ -57,7 +58,6 @@ from relance.maintenance.removal.orphans import OrphanPlan
 from relance.maintenance.rows.row_commit import RewritePlan
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import Job
-from relance.operations.context import Context
 
 pytestmark = pytest.mark.deep
 

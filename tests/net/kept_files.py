@@ -72,11 +72,12 @@ def read_plan() -> Any:
 
 
 def lay_out() -> None:
-    """Put a fresh copy of the kept lake behind its root."""
+    """Put a fresh copy of the kept lake behind its root, converted to the format of today."""
     folder = memory_place(LAKE_NAME).folder
     for each in folder.iterdir():
         shutil.rmtree(each) if each.is_dir() else each.unlink()
     shutil.copytree(LAKE, folder, dirs_exist_ok=True)
+    _printed("migrate", "--yes")
 
 
 def listed(*command: str) -> Any:

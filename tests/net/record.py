@@ -1,8 +1,4 @@
-"""Records today's behaviour again: `python -m tests.net.record [NAME [PYTEST OPTIONS]]`.
-
-Without a name everything is recorded except the explorer's states, which take some fifteen minutes.
-Options such as `-k "rename_explorer and there"` select cases of the explorer; the others keep their record.
-"""
+"""Records today's behaviour again: `python -m tests.net.record [NAME]`; without a name, all of it."""
 
 from __future__ import annotations
 
@@ -10,8 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.net import commands, goldens, kept_files, names, record_states, request_counts
-from tests.support.exploration import GOLDEN as STATES
+from tests.net import commands, goldens, kept_files, names, request_counts
 
 RECORDERS: Mapping[str, Callable[[], Any]] = {
     "commands": commands.record,
@@ -25,15 +20,12 @@ RECORDERS: Mapping[str, Callable[[], Any]] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Record the named golden file, or all that take no minutes."""
-    name, *options = arguments or [""]
-    if name == STATES:
-        goldens.write(STATES, record_states.record_states(options))
-        return
+    """Record the named golden file, or all."""
+    name = arguments[0] if arguments else ""
     chosen = [name] if name else sorted(RECORDERS)
     for each in chosen:
         if each not in RECORDERS:
-            raise SystemExit(f"unknown record {each!r}: choose from {', '.join([*RECORDERS, STATES])}")
+            raise SystemExit(f"unknown record {each!r}: choose from {', '.join(RECORDERS)}")
         goldens.write(each, RECORDERS[each]())
 
 

@@ -7,7 +7,6 @@ import json
 import pytest
 from tests.net import goldens
 from tests.net.record import RECORDERS
-from tests.support.exploration import GOLDEN as STATES
 
 
 def test_a_difference_is_shown_with_the_command_that_records_again() -> None:
@@ -31,4 +30,4 @@ def test_a_document_is_written_as_json_with_sorted_keys_and_short_values_on_one_
 
 def test_every_golden_file_has_a_recorder_and_every_recorder_a_file() -> None:
     files = {each.stem for each in goldens.FOLDER.glob("*.json")}
-    assert files == {*RECORDERS, STATES}
+    assert files == {*RECORDERS}

@@ -600,11 +600,23 @@ class TestLostResponses:
         assert response.version == describe(catalog, "t", load_detailed_metadata=True).version
         assert_whole(catalog, "t", expected)
 
-    def test_unreadable_marker_is_reported_and_kept(self, place: Place, catalog: DirectoryNamespace) -> None:
-        place.put("t.deleted", b"x" * 100)
+    def test_unreadable_control_file_is_reported_and_kept(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
+        place.put("t.control", b"x" * 100)
         with refused(INVALID_TABLE_STATE):
             create(catalog, "t")
-        assert place.files()["t.deleted"] == b"x" * 100
+        assert place.files()["t.control"] == b"x" * 100
+
+    def test_unreadable_marker_counts_as_a_drop_by_another_client(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
+        create(catalog, "t")
+        place.put("t.deleted", b"x" * 100)
+        assert_gone(catalog, "t")
+        assert create(catalog, "t", MORE_ROWS).version == 2
+        assert "t.deleted" not in place.files()
+        assert_whole(catalog, "t", MORE_ROWS)
 
 
 KILLED_CREATE = """

@@ -167,14 +167,18 @@ class TestDeregistered:
         assert_whole(catalog, "t")
         assert names(native(place)) == ["t"]
 
-    def test_table_deregistered_only_by_its_root_marker_stays_hidden(self, place: Place) -> None:
-        # A register that stopped half-way has removed the file inside and not yet swapped the marker.
+    def test_removing_the_file_inside_brings_a_deregistered_table_back(self, place: Place) -> None:
+        # The sign beside the directory, which stays, is only a hint to look inside.
         catalog = place.open()
         create(catalog, "t")
         deregister(catalog, "t")
         place.remove("t.lance/.lance-deregistered")
+        assert "t.deregistered" in place.files()
+        assert_whole(catalog, "t")
+        deregister(catalog, "t")
         assert_gone(catalog, "t")
         register(catalog, "t")
+        assert "t.deregistered" not in place.files()
         assert_whole(catalog, "t")
 
     def test_second_deregister_is_refused(self, catalog: DirectoryNamespace) -> None:

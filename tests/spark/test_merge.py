@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 from tests.support.patches import original, substitute
 
 import relance.spark
+from relance.catalog.context import shared_context
 from relance.errors import (
     InternalError,
     InvalidInputError,
@@ -28,7 +29,6 @@ from relance.errors import (
 from relance.maintenance.merging.merge_commit import Work
 from relance.maintenance.merging.merge_here import HereEngine
 from relance.maintenance.merging.merge_plan import MergePlan, MergeRequest, parse_clauses, plan_merge
-from relance.operations.context import shared_context
 from relance.spark.merge import merge
 from relance.spark.merge_few import FewKeys
 from relance.spark.merge_keys import finder

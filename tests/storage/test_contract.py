@@ -35,7 +35,7 @@ class TestLocalDiskStorage(StorageContract):
 class TestLocalDiskStorageWithoutHardLinks(StorageContract):
     @pytest.fixture
     def storage(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStorage:
-        def refuse(*_: object) -> None:
+        def refuse(*_: object, **__: object) -> None:
             raise OSError(errno.EOPNOTSUPP, "links are refused here")
 
         monkeypatch.setattr(os, "link", refuse)

@@ -1,10 +1,10 @@
-"""Access to a catalog's private context: the only place in tests and benchmarks that touches `_context`."""
+"""Access to a catalog's private context: the only place in tests and benchmarks that touches it."""
 
 from __future__ import annotations
 
 from relance import DirectoryNamespace
-from relance.manifest.lance_manifest import LanceManifest
-from relance.operations.context import Context
+from relance.catalog.context import Context
+from relance.catalog.manifest.table import LanceManifest
 
 
 def context_of(catalog: DirectoryNamespace) -> Context:
@@ -14,7 +14,7 @@ def context_of(catalog: DirectoryNamespace) -> Context:
 
 def replace_context(catalog: DirectoryNamespace, context: Context) -> None:
     """Make the catalog's operations use another context."""
-    catalog._context = context
+    catalog._opened = context
 
 
 def manifest_of(catalog: DirectoryNamespace) -> LanceManifest:

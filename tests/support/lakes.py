@@ -5,7 +5,10 @@ Kinds of lakes for particular tests derive from this one: JobLake, PolicyLake an
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,27 @@ from tests.support.modes import V2
 from tests.support.roots import snapshot
 
 from relance import DirectoryNamespace
+from relance.catalog.context import Context
 from relance.clock import Clock
+from relance.locations import CONTROL_SUFFIX, MARKER_SUFFIX
 from relance.maintenance.runner import open_catalog
 from relance.maintenance.work import CatalogRef
-from relance.operations.context import Context
 from relance.testing.clock import ManualClock
 
 QUIET = {"manifest_upkeep": "false"}
 """Upkeep in the background would make what a test counts depend on the moment."""
+
+
+LONG_AGO = timedelta(hours=1)
+
+
+def make_older(*paths: Path) -> None:
+    """Date files, and all below folders, long ago; what does not exist is skipped."""
+    then = time.time() - LONG_AGO.total_seconds()
+    for path in paths:
+        for file in (path, *path.rglob("*")):
+            if file.is_file():
+                os.utime(file, (then, then))
 
 
 @dataclass
@@ -59,6 +75,20 @@ class Lake:
         if self._catalog is None:
             self._catalog = self.open()
         return self._catalog
+
+    def drop_long_ago(self, *table: str, ttl: str = "0s") -> str:
+        """Drop a table an hour ago by the store's clock, and return the id of the drop.
+
+        On S3 only the client's clock is behind: nobody can date an object there.
+        """
+        location = self.location(*table)
+        then = self.open(clock=ManualClock(datetime.now(UTC) - LONG_AGO))
+        dropped = then.drop_table({"id": list(table), "context": {"ttl_ms": ttl}})
+        if not self.options:
+            beside = [self.folder / f"{table[-1]}{suffix}" for suffix in (CONTROL_SUFFIX, MARKER_SUFFIX)]
+            make_older(Path(location), *beside)
+        assert dropped.properties is not None
+        return dropped.properties["deletion_id"]
 
     @property
     def clock(self) -> ManualClock:

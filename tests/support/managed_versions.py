@@ -13,7 +13,7 @@ from lance_namespace import CreateTableVersionRequest, TableVersion
 from tests.support.internals import context_of, replace_context
 
 from relance import DirectoryNamespace
-from relance.manifest.store import Change, Snapshot
+from relance.catalog.manifest.store import Change, Snapshot
 from relance.storage.probe import capabilities
 from relance.storage.protocol import Version
 
@@ -124,6 +124,24 @@ class Power:
         return done
 
 
+class Pause(Power):
+    """Lets somebody else act before one write."""
+
+    def __init__(self, writes: int, meanwhile: Callable[[], Any]) -> None:
+        """Keep after how many writes that is."""
+        super().__init__(writes)
+        self.happened = False
+        self._meanwhile = meanwhile
+
+    def spend(self, write: Callable[[], Any]) -> Any:
+        """Do a write; before the one that was named, somebody else acts."""
+        if self.left == 0 and not self.happened:
+            self.happened = True
+            self._meanwhile()
+        self.left -= 1
+        return write()
+
+
 class _Powered:
     """Something whose writes need power; its reads do not."""
 
@@ -160,14 +178,19 @@ class _Manifest(_Powered):
 
 def with_power(catalog: DirectoryNamespace, writes: int) -> Power:
     """Let a catalog do this many writes and no more."""
-    power, context = Power(writes), context_of(catalog)
+    power = Power(writes)
+    _supply(catalog, power)
+    return power
+
+
+def _supply(catalog: DirectoryNamespace, power: Power) -> None:
+    context = context_of(catalog)
     capabilities(context.storage)  # found out once, by writing
     assert context.manifest is not None
     storage: Any = _Storage(context.storage, power)
     manifest: Any = _Manifest(context.manifest, power)
     changed = replace(context, connection=replace(context.connection, storage=storage), manifest=manifest)
     replace_context(catalog, changed)
-    return power
 
 
 def cut_after_each_write(
@@ -185,4 +208,22 @@ def cut_after_each_write(
         assert power.left > 0
         assert writes > 1, "there was nothing to cut"
         return
+    raise AssertionError("too many writes")
+
+
+def interrupted_at_each_write(
+    make: Callable[[], DirectoryNamespace],
+    act: Callable[[DirectoryNamespace], Any],
+    meanwhile: Callable[[], Any],
+) -> Iterable[int]:
+    """Do `act` on a fresh root once for each of its writes, with `meanwhile` before that one."""
+    for writes in range(50):
+        catalog = make()
+        pause = Pause(writes, meanwhile)
+        _supply(catalog, pause)
+        act(catalog)
+        if not pause.happened:
+            assert writes > 1, "there was nothing to interrupt"
+            return
+        yield writes
     raise AssertionError("too many writes")

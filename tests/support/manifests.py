@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from relance.catalog.manifest.table import LanceManifest, ManifestTable
 from relance.config import StorageOptions
-from relance.manifest.lance_manifest import LanceManifest
-from relance.manifest.opening import ManifestTable
 from relance.storage.local_disk import LocalDiskStorage
 
 

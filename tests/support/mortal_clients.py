@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 from unittest import mock
@@ -20,14 +20,25 @@ import pyarrow as pa
 from tests.support.internals import context_of, replace_context
 
 from relance import DirectoryNamespace
+from relance.catalog.manifest.store import Change, Manifest, Snapshot
 from relance.config import StorageOptions
 from relance.errors import RelanceError
-from relance.manifest.store import Change, Manifest, Snapshot
-from relance.operations.lance_tables import LanceTables, PylanceTables, StagedData, TableHead
+from relance.lance_io import LanceTables, PylanceTables, StagedData, TableHead, WrittenData
 from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.probe import capabilities
-from relance.storage.protocol import Deleted, Level, ObjectInfo, ObjectStorage, Replacement, Stored, Version
+from relance.storage.protocol import (
+    Deleted,
+    Level,
+    ObjectInfo,
+    ObjectStorage,
+    Page,
+    Replacement,
+    Stored,
+    TrashClaim,
+    TrashReport,
+    Version,
+)
 
 _T = TypeVar("_T")
 
@@ -60,6 +71,25 @@ class Life:
 
 
 @dataclass(slots=True)
+class Interrupted(Life):
+    """A client that stands still before one of its writes, while somebody else acts."""
+
+    meanwhile: Callable[[], None] = lambda: None
+    happened: bool = False
+
+    def write(self, what: str, act: Callable[[], _T]) -> _T:
+        if self.left == len(self.done) and not self.happened:
+            self.happened = True
+            self.meanwhile()
+        result = act()
+        self.done.append(what)
+        return result
+
+    def go_on(self) -> None:
+        """Nobody dies here."""
+
+
+@dataclass(slots=True)
 class MortalStorage:
     """A storage whose client may die before any write."""
 
@@ -78,6 +108,14 @@ class MortalStorage:
     def requests_at_once(self) -> int:
         return self.inner.requests_at_once
 
+    @property
+    def lists_in_order(self) -> bool:
+        return self.inner.lists_in_order
+
+    def now(self) -> datetime:
+        self.life.go_on()
+        return self.inner.now()
+
     def read(self, key: str) -> Stored:
         self.life.go_on()
         return self.inner.read(key)
@@ -90,6 +128,9 @@ class MortalStorage:
 
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
         return replace_each(self, changes)
+
+    def copy(self, source: str, target: str, *, share: bool) -> None:
+        self.life.write(f"copy {target}", lambda: self.inner.copy(source, target, share=share))
 
     def reserve(self, count: int) -> AbstractContextManager[None]:
         return self.inner.reserve(count)
@@ -106,9 +147,15 @@ class MortalStorage:
     ) -> Iterator[Deleted]:
         return delete_by_listing(self, prefix, before_batch, largest_batch)
 
-    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+    def remove_directories(
+        self, claims: Mapping[str, TrashClaim], *, still_owned: Callable[[str], bool]
+    ) -> Iterator[Sequence[str]]:
         self.life.go_on()
-        return self.inner.discard(prefixes, sure=sure)
+        return self.inner.remove_directories(claims, still_owned=still_owned)
+
+    def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
+        self.life.go_on()
+        return self.inner.recover_trash(may_delete)
 
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)
@@ -129,6 +176,10 @@ class MortalStorage:
         self.life.go_on()
         return self.inner.list_recursive(prefix)
 
+    def list_after(self, key: str) -> Page:
+        self.life.go_on()
+        return self.inner.list_after(key)
+
     def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
         self.life.go_on()
         return self.inner.which_exist(paths)
@@ -145,14 +196,18 @@ class MortalManifest:
         self.life.go_on()
         return self.inner.latest()
 
+    def recent(self) -> Snapshot:
+        self.life.go_on()
+        return self.inner.recent()
+
+    def remove_duplicates(self, object_id: str) -> None:
+        self.life.write("remove duplicates", lambda: self.inner.remove_duplicates(object_id))
+
     def commit(self, read: Snapshot, change: Change) -> None:
         self.life.write("commit __manifest", lambda: self.inner.commit(read, change))
 
     def back_off(self, attempt: int) -> None:
         self.inner.back_off(attempt)
-
-    def wait_until(self, over: Callable[[], bool]) -> bool:
-        return self.inner.wait_until(over)
 
     def set_metadata(self, values: Mapping[str, str]) -> None:
         self.life.write("set metadata", lambda: self.inner.set_metadata(values))
@@ -170,24 +225,40 @@ class MortalTables:
         return self.inner.head(directory)
 
     def stage(
-        self, directory: str, data: pa.Table, *, token: str, overwrite: bool, options: StorageOptions
+        self,
+        directory: str,
+        data: pa.Table | WrittenData,
+        *,
+        token: str,
+        version: int,
+        options: StorageOptions,
     ) -> StagedData:
         return self.life.write(
             f"stage {directory}",
-            lambda: self.inner.stage(directory, data, token=token, overwrite=overwrite, options=options),
+            lambda: self.inner.stage(directory, data, token=token, version=version, options=options),
         )
 
     def commit(
-        self, directory: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
-    ) -> int:
-        return self.life.write(
+        self, directory: str, staged: StagedData, *, version: int, timeout: timedelta, options: StorageOptions
+    ) -> None:
+        self.life.write(
             f"commit {directory}",
-            lambda: self.inner.commit(directory, staged, first=first, timeout=timeout, options=options),
+            lambda: self.inner.commit(directory, staged, version=version, timeout=timeout, options=options),
         )
 
-    def committed_version(self, directory: str, token: str, *, after: int) -> int | None:
+    def restore(self, directory: str, version: int, *, token: str, timeout: timedelta) -> None:
+        self.life.write(
+            f"restore {directory}",
+            lambda: self.inner.restore(directory, version, token=token, timeout=timeout),
+        )
+
+    def committed_version(self, directory: str, tokens: Sequence[str], *, after: int) -> int | None:
         self.life.go_on()
-        return self.inner.committed_version(directory, token, after=after)
+        return self.inner.committed_version(directory, tokens, after=after)
+
+    def has_foreign_version(self, directory: str) -> bool:
+        self.life.go_on()
+        return self.inner.has_foreign_version(directory)
 
     def discard(self, staged: StagedData) -> None:
         self.inner.discard(staged)
@@ -233,7 +304,20 @@ def commit_answered(number: int, answer: Answer) -> Iterator[list[str]]:
 
 def make_mortal(catalog: DirectoryNamespace, writes: int) -> Life:
     """Let a catalog do this many writes and then die."""
-    life, context = Life(writes), context_of(catalog)
+    life = Life(writes)
+    _watch(catalog, life)
+    return life
+
+
+def interrupt(catalog: DirectoryNamespace, writes: int, meanwhile: Callable[[], None]) -> Interrupted:
+    """Let somebody else act after this many writes of a catalog."""
+    life = Interrupted(writes, meanwhile=meanwhile)
+    _watch(catalog, life)
+    return life
+
+
+def _watch(catalog: DirectoryNamespace, life: Life) -> None:
+    context = context_of(catalog)
     capabilities(context.storage)  # found out by writing, once for each process
     storage = MortalStorage(context.storage, life)
     tables = PylanceTables(storage, context.connection.lance_uri, context.connection.lance_options)
@@ -244,4 +328,3 @@ def make_mortal(catalog: DirectoryNamespace, writes: int) -> Life:
         tables=MortalTables(tables, life),
     )
     replace_context(catalog, changed)
-    return life

@@ -7,7 +7,6 @@ store are deep too; one small matrix of all verbs on S3 stays in the everyday pr
 from __future__ import annotations
 
 import pytest
-from tests.support.exploration import recorded_runs
 
 deep = pytest.mark.deep
 
@@ -19,12 +18,7 @@ MOTO = pytest.param("moto", marks=deep)
 SLOW_FIXTURES = {"azurite_server", "minio_server", "running_cluster", "tab"}
 """What takes seconds to start: a further store, a Spark cluster, a browser."""
 
-EVERYDAY_RUNS = 4_500
-"""Explorations of more runs than this take longer than three seconds."""
-
 
 def is_costly(item: pytest.Item) -> bool:
-    """Tell whether a test is deep because of the fixtures it uses or the states it explores."""
-    return (
-        not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or recorded_runs(item) > EVERYDAY_RUNS
-    )
+    """Tell whether a test is deep because of the fixtures it uses."""
+    return not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))

@@ -15,8 +15,8 @@ from tests.support.internals import manifest_of
 from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
+from relance.catalog.manifest.upkeep import keep_up
 from relance.errors import RelanceError
-from relance.manifest.upkeep import keep_up
 
 
 @dataclass(frozen=True, slots=True)

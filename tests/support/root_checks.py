@@ -11,9 +11,9 @@ from typing import Any
 import lance
 
 from relance import DirectoryNamespace
+from relance.catalog.manifest.row import DROPPED_PREFIX, HEAD_ID, ObjectType, decode_row
+from relance.catalog.manifest.schema import MANIFEST_DIRECTORY
 from relance.clock import Clock
-from relance.manifest.entry import DROPPED_PREFIX, HEAD_ID, ObjectType, decode_row
-from relance.manifest.schema import MANIFEST_DIRECTORY
 
 _TABLE_INSIDE = ("_versions", ".lance-reserved")
 _OWN_DIRECTORIES = (MANIFEST_DIRECTORY, ".relance-local")
@@ -51,7 +51,7 @@ class Rows:
     def locations(self) -> list[str]:
         """Where the tables are, the dropped ones too."""
         tables = (decode_row(each) for each in self.rows if each["object_type"] == ObjectType.TABLE)
-        return [each.location or "" for each in tables if each.moved_to is None]
+        return [row.normalized_location or row.location or "" for row in tables]
 
 
 def read_rows(root: Path, version: int | None = None) -> Rows:

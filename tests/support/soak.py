@@ -26,21 +26,21 @@ from pathlib import Path
 from typing import Any
 
 import lance
+from tests.support.models.sequential import Call, Verb
 from tests.support.patches import original, substituted
 from tests.support.roots import stream_of
 from tests.support.soak_checker import BROKEN, READ, SETTLED, Killed, Verdict, check_history
 
 import relance
+from relance import errors
+from relance.catalog.resolve import SoftDeleted
+from relance.catalog.states import State
 from relance.clock import SystemClock
 from relance.errors import (
     ConcurrentModificationError,
     RelanceError,
     TableAlreadyExistsError,
 )
-from relance.lifecycle.states import State
-from relance.lifecycle.status import SoftDeleted
-from relance.operations.directory import claims
-from relance.testing.lifecycle_model import Call, Verb
 
 SHORT_TIMES = {"claim_lease": "2s", "clock_skew": "200ms", "request_age_bound": "2s"}
 SETTLED_AFTER_SECONDS = 5.0
@@ -129,6 +129,12 @@ def work(plan: Plan, number: int, stop_at: float) -> None:
             do(catalog, log, verb, name, number * 1_000_000 + count)
 
 
+def public_name(error: RelanceError) -> str:
+    """Return what users call an error: modules of the catalog derive their own from the public ones."""
+    public = (kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+    return next(public)
+
+
 def do(catalog: relance.DirectoryNamespace, log: Log, verb: Verb, name: str, tag: int) -> str:
     """Make one call, with the log; returns the answer."""
     data = tag if verb in {Verb.CREATE, Verb.OVERWRITE} else None
@@ -137,7 +143,7 @@ def do(catalog: relance.DirectoryNamespace, log: Log, verb: Verb, name: str, tag
             outcome["data"] = _CALLS[verb](catalog, name, tag)
             outcome["answer"] = "ok"
         except RelanceError as error:
-            outcome["answer"], outcome["detail"] = type(error).__name__, str(error)
+            outcome["answer"], outcome["detail"] = public_name(error), str(error)
         except (OSError, ValueError, RuntimeError) as error:
             # What pylance raises. Only a read beside a purge may: the checker looks at that.
             outcome["answer"], outcome["detail"] = BROKEN, repr(error)
@@ -178,24 +184,19 @@ def rows_of(tag: int) -> list[int]:
 
 @contextmanager
 def _takeovers_noted(log: Log) -> Iterator[None]:
-    """Write down each claim of a dead process that is given back, finished or taken over."""
-    recover, claim_purges = original("claim.recover"), original("purge.claim_group")
+    """Write down each claim of another process that is taken over."""
+    take_over, claim_purge = original("claim.taken_over"), original("claim.purging")
 
-    def noted_recover(context: Any, name: str, stored: Any) -> None:
-        recover(context, name, stored)
-        log.note(event="takeover", what=f"{stored.marker.state} recovered")
+    def noted_create(over: Any, timing: Any) -> Any:
+        log.note(event="takeover", what=f"{over.state} taken over")
+        return take_over(over, timing)
 
-    def noted_claims(context: Any, names: Any) -> Any:
-        taken = claim_purges(context, names)
-        for (_, over), claim in zip(names, taken, strict=True):
-            if over.marker.state is State.PURGING and isinstance(claim, claims.Claim):
-                log.note(event="takeover", what="purging taken over")
-        return taken
+    def noted_purge(over: Any, timing: Any, **options: Any) -> Any:
+        if over.state is State.PURGING:
+            log.note(event="takeover", what="purging taken over")
+        return claim_purge(over, timing, **options)
 
-    with (
-        substituted("claim.recover", noted_recover),
-        substituted("purge.claim_group", noted_claims),
-    ):
+    with substituted("claim.taken_over", noted_create), substituted("claim.purging", noted_purge):
         yield
 
 

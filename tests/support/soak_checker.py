@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from relance.testing.lifecycle_model import NOTHING, Call, Kind, Name, Verb, is_explained
+from tests.support.models.sequential import NOTHING, Call, Kind, Name, Verb, is_explained
 
 READ = Verb.OTHER
 """Reads change nothing; the model has no word for what they see, so it is checked here."""

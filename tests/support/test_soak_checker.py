@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.models.sequential import Call, Verb
 from tests.support.soak_checker import BROKEN, READ, Killed, check_history, windows
-
-from relance.testing.lifecycle_model import Call, Verb
 
 
 def call(verb: Verb, started: int, ended: int, answer: str = "ok", data: int | None = None) -> Call:

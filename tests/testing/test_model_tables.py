@@ -1,4 +1,4 @@
-"""The explorer's model of Lance against pylance: the same calls, the same answers."""
+"""The explorer's model of Lance against pylance: the same calls, the same results."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import lance
 import pyarrow as pa
 import pytest
 
+from relance.catalog.states import new_nonce
 from relance.clock import SystemClock
 from relance.config import StorageOptions
-from relance.errors import RelanceError
-from relance.lifecycle.marker_store import new_nonce
-from relance.operations.lance_tables import LanceTables, PylanceTables, is_settled
+from relance.errors import ConcurrentModificationError, RelanceError
+from relance.lance_io import LanceTables, PylanceTables, StagedData, VersionTakenError, WrittenData
 from relance.storage.local_disk import LocalDiskStorage
 from relance.storage.protocol import ObjectStorage
-from relance.testing.model_tables import ModelTables
+from relance.testing.model_tables import ModelTables, ModelVersion, encode_version, key_of_version
 
 OPTIONS = StorageOptions()
 TIMEOUT = timedelta(minutes=1)
+DIRECTORY = "t.lance"
 
 
 @pytest.fixture
@@ -36,109 +39,219 @@ def lance_tables(request: pytest.FixtureRequest, storage: ObjectStorage, tmp_pat
 
 
 @pytest.fixture
-def data(lance_tables: LanceTables) -> Callable[[int], object]:
+def data(lance_tables: LanceTables) -> Callable[[int], Any]:
     if isinstance(lance_tables, ModelTables):
         return lambda value: value
     return lambda value: pa.table({"x": [value]})
 
 
-def _stage(tables: LanceTables, data: object, *, overwrite: bool = False) -> tuple[str, Callable[[], int]]:
-    token = new_nonce()
-    staged = tables.stage("t.lance", data, token=token, overwrite=overwrite, options=OPTIONS)
-    return token, lambda: tables.commit(
-        "t.lance", staged, first=not overwrite, timeout=TIMEOUT, options=OPTIONS
-    )
+@pytest.fixture
+def content(lance_tables: LanceTables, storage: ObjectStorage, tmp_path: Path) -> Callable[[int], int]:
+    """Return a function that returns the value in a version."""
+
+    def read(version: int) -> int:
+        if isinstance(lance_tables, ModelTables):
+            return int(
+                storage.read(key_of_version(DIRECTORY, version)).body.split(b'"data": ')[1].split(b",")[0]
+            )
+        (value,) = lance.dataset(f"{tmp_path}/{DIRECTORY}", version=version).to_table()["x"].to_pylist()
+        return int(value)
+
+    return read
+
+
+@pytest.fixture
+def append_foreign(
+    lance_tables: LanceTables, storage: ObjectStorage, tmp_path: Path
+) -> Callable[[int], None]:
+    """Return a function that adds a version as another client does."""
+
+    def append(value: int) -> None:
+        if isinstance(lance_tables, ModelTables):
+            head = lance_tables.head(DIRECTORY)
+            file = lance_tables.write_file(DIRECTORY, new_nonce(), value)
+            body = encode_version(ModelVersion("another client's", value, (file,), ours=False))
+            storage.create(key_of_version(DIRECTORY, 1 if head is None else head.version + 1), body)
+        else:
+            lance.write_dataset(pa.table({"x": [value]}), f"{tmp_path}/{DIRECTORY}", mode="overwrite")
+
+    return append
+
+
+def _stage(tables: LanceTables, data: Any, *, version: int = 0) -> StagedData:
+    return tables.stage(DIRECTORY, data, token=new_nonce(), version=version, options=OPTIONS)
+
+
+def _commit(tables: LanceTables, staged: StagedData, version: int) -> None:
+    tables.commit(DIRECTORY, staged, version=version, timeout=TIMEOUT, options=OPTIONS)
+
+
+def _put(tables: LanceTables, data: Any, version: int) -> str:
+    """Stage data, commit it as this version and return its token."""
+    staged = _stage(tables, data, version=version - 1)
+    _commit(tables, staged, version)
+    return staged.token
+
+
+def _head(tables: LanceTables) -> int:
+    head = tables.head(DIRECTORY)
+    return 0 if head is None else head.version
 
 
 def test_table_without_a_version_has_no_head(lance_tables: LanceTables) -> None:
-    assert lance_tables.head("t.lance") is None
-    assert lance_tables.committed_version("t.lance", "nobody", after=0) is None
+    assert lance_tables.head(DIRECTORY) is None
+    assert lance_tables.committed_version(DIRECTORY, ["nobody"], after=0) is None
+    assert not lance_tables.has_foreign_version(DIRECTORY)
 
 
 def test_staged_data_is_no_version_until_committed(
-    lance_tables: LanceTables, data: Callable[[int], object], storage: ObjectStorage
+    lance_tables: LanceTables, data: Callable[[int], Any], content: Callable[[int], int]
 ) -> None:
-    token, commit = _stage(lance_tables, data(1))
-    assert lance_tables.head("t.lance") is None
-    assert commit() == 1
-    head = lance_tables.head("t.lance")
-    assert head is not None
-    assert head.version == 1
-    assert lance_tables.committed_version("t.lance", token, after=0) == 1
-    assert lance_tables.committed_version("t.lance", token, after=1) is None
+    staged = _stage(lance_tables, data(7))
+    assert lance_tables.head(DIRECTORY) is None
+    _commit(lance_tables, staged, 1)
+    assert _head(lance_tables) == 1
+    assert content(1) == 7
 
 
-def test_one_of_two_first_versions_is_committed(
-    lance_tables: LanceTables, data: Callable[[int], object]
+def test_commits_are_found_by_their_tokens_newest_first(
+    lance_tables: LanceTables, data: Callable[[int], Any]
 ) -> None:
-    first, commit_first = _stage(lance_tables, data(1))
-    second, commit_second = _stage(lance_tables, data(2))
-    assert commit_first() == 1
-    with pytest.raises(RelanceError) as caught:
-        commit_second()
-    assert is_settled(caught.value)
-    assert lance_tables.committed_version("t.lance", first, after=0) == 1
-    assert lance_tables.committed_version("t.lance", second, after=0) is None
+    first, second = _put(lance_tables, data(1), 1), _put(lance_tables, data(2), 2)
+    assert lance_tables.committed_version(DIRECTORY, [first], after=0) == 1
+    assert lance_tables.committed_version(DIRECTORY, [first], after=1) is None
+    assert lance_tables.committed_version(DIRECTORY, [first, second], after=0) == 2
+    assert lance_tables.committed_version(DIRECTORY, ["nobody", second], after=1) == 2
+    assert lance_tables.committed_version(DIRECTORY, [], after=0) is None
 
 
 def test_staging_a_first_version_over_an_existing_one_is_refused(
-    lance_tables: LanceTables, data: Callable[[int], object]
+    lance_tables: LanceTables, data: Callable[[int], Any]
 ) -> None:
-    _stage(lance_tables, data(1))[1]()
+    _put(lance_tables, data(1), 1)
     with pytest.raises(RelanceError, match="already exists"):
         _stage(lance_tables, data(2))
 
 
-def test_overwrite_after_another_one_lands_or_certainly_fails(
-    lance_tables: LanceTables, data: Callable[[int], object]
+@pytest.mark.parametrize("version", [1, 2], ids=["first", "second"])
+def test_version_is_committed_exactly_or_not_at_all(
+    lance_tables: LanceTables, data: Callable[[int], Any], content: Callable[[int], int], version: int
 ) -> None:
-    _stage(lance_tables, data(1))[1]()
-    token, commit = _stage(lance_tables, data(2), overwrite=True)
-    other, commit_other = _stage(lance_tables, data(3), overwrite=True)
-    assert commit_other() == 2
-    # pylance lets an overwrite lose against another one; the model goes on top. Both are certain.
-    failures: list[RelanceError] = []
-    try:
-        commit()
-    except RelanceError as error:
-        failures.append(error)
-    assert all(is_settled(error) for error in failures)
-    assert lance_tables.committed_version("t.lance", token, after=0) == (None if failures else 3)
-    assert lance_tables.committed_version("t.lance", other, after=0) == 2
+    for number in range(1, version):
+        _put(lance_tables, data(0), number)
+    one = _stage(lance_tables, data(10), version=version - 1)
+    other = _stage(lance_tables, data(20), version=version - 1)
+    _commit(lance_tables, other, version)
+    with pytest.raises(VersionTakenError):
+        _commit(lance_tables, one, version)
+    assert lance_tables.committed_version(DIRECTORY, [one.token], after=0) is None
+    assert _head(lance_tables) == version
+    assert content(version) == 20
+    _commit(lance_tables, one, version + 1)
+    assert _head(lance_tables) == version + 1
+    assert content(version + 1) == 10
+
+
+def test_overwrite_is_refused_after_a_version_of_another_client(
+    lance_tables: LanceTables, data: Callable[[int], Any], append_foreign: Callable[[int], None]
+) -> None:
+    _put(lance_tables, data(1), 1)
+    staged = _stage(lance_tables, data(2), version=1)
+    append_foreign(3)
+    with pytest.raises(VersionTakenError):
+        _commit(lance_tables, staged, 2)
+    assert _head(lance_tables) == 2
+
+
+def test_restore_repeats_a_version_as_the_next_one_and_refuses_an_overwrite(
+    lance_tables: LanceTables, data: Callable[[int], Any], content: Callable[[int], int]
+) -> None:
+    _put(lance_tables, data(1), 1)
+    late, token = _stage(lance_tables, data(2), version=1), new_nonce()
+    lance_tables.restore(DIRECTORY, 1, token=token, timeout=TIMEOUT)
+    assert (_head(lance_tables), content(2)) == (2, 1)
+    assert lance_tables.committed_version(DIRECTORY, [token], after=1) == 2
+    assert not lance_tables.has_foreign_version(DIRECTORY)
+    with pytest.raises(VersionTakenError):
+        _commit(lance_tables, late, 2)
+    assert content(2) == 1
+
+
+def test_restore_after_another_commit_is_refused(
+    lance_tables: LanceTables, data: Callable[[int], Any], content: Callable[[int], int]
+) -> None:
+    _put(lance_tables, data(1), 1)
+    _put(lance_tables, data(2), 2)
+    with pytest.raises(VersionTakenError):
+        lance_tables.restore(DIRECTORY, 1, token=new_nonce(), timeout=TIMEOUT)
+    assert (_head(lance_tables), content(2)) == (2, 2)
+
+
+def test_restore_without_a_table_is_refused(lance_tables: LanceTables) -> None:
+    with pytest.raises(RelanceError):
+        lance_tables.restore(DIRECTORY, 1, token=new_nonce(), timeout=TIMEOUT)
+    assert lance_tables.head(DIRECTORY) is None
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+def test_version_of_another_client_is_foreign(
+    lance_tables: LanceTables, data: Callable[[int], Any], append_foreign: Callable[[int], None], first: bool
+) -> None:
+    if first:
+        append_foreign(1)
+        _put(lance_tables, data(2), 2)
+    else:
+        _put(lance_tables, data(1), 1)
+        assert not lance_tables.has_foreign_version(DIRECTORY)
+        append_foreign(2)
+    assert lance_tables.has_foreign_version(DIRECTORY)
 
 
 def test_discard_removes_only_the_staged_files(
-    lance_tables: LanceTables, data: Callable[[int], object], storage: ObjectStorage
+    lance_tables: LanceTables, data: Callable[[int], Any], storage: ObjectStorage
 ) -> None:
-    _stage(lance_tables, data(1))[1]()
-    before = {info.key for info in storage.list_recursive("t.lance")}
-    staged = lance_tables.stage("t.lance", data(2), token=new_nonce(), overwrite=True, options=OPTIONS)
-    assert {info.key for info in storage.list_recursive("t.lance")} - before == set(staged.files)
+    _put(lance_tables, data(1), 1)
+    before = {info.key for info in storage.list_recursive(DIRECTORY)}
+    staged = _stage(lance_tables, data(2), version=1)
+    assert {info.key for info in storage.list_recursive(DIRECTORY)} - before == set(staged.files) != set()
     lance_tables.discard(staged)
-    assert {info.key for info in storage.list_recursive("t.lance")} == before
+    assert {info.key for info in storage.list_recursive(DIRECTORY)} == before
+
+
+def test_written_data_is_required_to_be_there_and_stays_its_writers(
+    lance_tables: LanceTables, data: Callable[[int], Any], storage: ObjectStorage
+) -> None:
+    staged = _stage(lance_tables, data(1))
+    (file,) = staged.files
+    schema = 1 if isinstance(lance_tables, ModelTables) else data(1).schema
+    written = WrittenData(DIRECTORY, schema, (), frozenset({file.rpartition("/")[2]}))
+    assert _stage(lance_tables, written).files == ()
+    storage.delete(file)
+    with pytest.raises(ConcurrentModificationError, match="missing"):
+        _stage(lance_tables, written)
 
 
 def test_one_of_several_racing_first_commits_wins(
-    lance_tables: LanceTables, data: Callable[[int], object]
+    lance_tables: LanceTables, data: Callable[[int], Any]
 ) -> None:
     staged = [_stage(lance_tables, data(value)) for value in range(4)]
     barrier = threading.Barrier(4)
     won: list[str] = []
     failures: list[RelanceError] = []
 
-    def race(token: str, commit: Callable[[], int]) -> None:
+    def race(one: StagedData) -> None:
         barrier.wait()
         try:
-            commit()
-            won.append(token)
+            _commit(lance_tables, one, 1)
+            won.append(one.token)
         except RelanceError as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=race, args=each) for each in staged]
+    threads = [threading.Thread(target=race, args=(one,)) for one in staged]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(won) == 1
-    assert [is_settled(error) for error in failures] == [True] * 3
-    assert lance_tables.committed_version("t.lance", won[0], after=0) == 1
+    assert [type(error) for error in failures] == [VersionTakenError] * 3
+    assert lance_tables.committed_version(DIRECTORY, won, after=0) == 1

@@ -102,7 +102,7 @@ def create_namespace(
 @click.argument("new_name", type=ANY)
 @pass_state
 def rename(state: State, table: Id, new_name: Id) -> Answer:
-    """Rename a table, or move it to another namespace; no data is copied."""
+    """Rename a table, or move it to another namespace; a table in the root is copied."""
     state.catalog.rename_table(
         {"id": list(table), "new_table_name": new_name[-1], "new_namespace_id": list(new_name[:-1])}
     )
@@ -206,7 +206,7 @@ def undrop(
 
     Undropping a namespace restores exactly the tables and namespaces of that drop.
     """
-    from relance.lifecycle.status import Exists
+    from relance.catalog.resolve import Exists
 
     if namespaces:
         if new_name is not None:

@@ -21,7 +21,7 @@ from relance.cli.words import id_text, in_shell, moment
 if TYPE_CHECKING:
     from lance_namespace import DescribeTableResponse
 
-    from relance.lifecycle.status import SoftDeleted
+    from relance.catalog.resolve import SoftDeleted
     from relance.namespace import DirectoryNamespace
 
 Id = tuple[str, ...]
@@ -267,7 +267,7 @@ def status(state: State, table: Id) -> Answer:
 
     The exit code is 3 if there is no such table.
     """
-    from relance.lifecycle.status import Exists, SoftDeleted
+    from relance.catalog.resolve import Exists, SoftDeleted
 
     found = state.catalog.table_status(table)
     name = id_text(table)

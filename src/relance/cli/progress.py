@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from relance.catalog.repair import MigrationProgress
     from relance.maintenance import Progress
-    from relance.operations.migration import MigrationProgress
 
 _SECONDS = 0.2
 

@@ -87,7 +87,7 @@ def _chosen(state: State, only: Sequence[Id], kinds: Sequence[str]) -> dict[str,
     Raises:
         CliError: one of the tables does not exist.
     """
-    from relance.lifecycle.status import NotFound
+    from relance.catalog.resolve import NotFound
     from relance.policy.actions import Kind
 
     for each in only:

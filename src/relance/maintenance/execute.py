@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from relance.catalog.context import Context
 from relance.errors import (
     ConcurrentModificationError,
     OutcomeUnknownError,
@@ -33,7 +34,6 @@ from relance.maintenance.work import (
     WaitingJob,
     joined,
 )
-from relance.operations.context import Context
 from relance.storage.at_once import map_at_once
 
 ATTEMPTS = 10

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from relance.catalog.context import table_id_of
 from relance.errors import InvalidInputError
 from relance.maintenance.execute import Progress, Run
 from relance.maintenance.runner import Runner, ThreadRunner, open_catalog
 from relance.maintenance.work import CatalogRef, Job, Report, Result
 from relance.namespace import DirectoryNamespace
-from relance.operations.places import table_id_of
 
 _MANY_TABLES = 200
 """From so many tables on it pays to visit them from several machines."""

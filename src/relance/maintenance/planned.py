@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import lance
 
+from relance.catalog.context import Context
 from relance.errors import ConcurrentModificationError, TableVersionNotFoundError
-from relance.lance_errors import open_at
-from relance.operations.context import Context
-from relance.operations.datasets import checkout
+from relance.lance_io import checkout, open_at
 from relance.operations.targets import Target, open_for_writing
 
 

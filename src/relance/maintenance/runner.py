@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from relance.catalog.context import Context, shared_context
 from relance.errors import InternalError, RelanceError
 from relance.maintenance.work import CatalogRef, GroupTask, Task
-from relance.operations.context import Context, shared_context
 
 _ABOUT = 1 + 1e-9
 """Sums of weights are not exact."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lance_namespace import ListTablesRequest
 
-from relance.operations.context import Context
+from relance.catalog.context import Context
 from relance.operations.tables import list_all_tables
 
 

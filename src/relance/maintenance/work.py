@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
+from relance.catalog.context import Context
 from relance.errors import RelanceError
-from relance.operations.context import Context
 
 
 @dataclass(frozen=True, slots=True)

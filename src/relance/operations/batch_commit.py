@@ -18,20 +18,30 @@ from lance_namespace import (
     DeregisterTableResponse,
 )
 
+from relance.catalog.arbiter import end_row_create, version_rows
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.layout import put_sign
+from relance.catalog.manifest.row import ObjectType, Row, check_properties
+from relance.catalog.manifest.store import Change, Manifest, Snapshot
+from relance.catalog.resolve import (
+    NameState,
+    find_in,
+    find_table,
+    free_name,
+    new_directory,
+    not_found,
+    refuse_protected,
+)
+from relance.catalog.states import new_nonce
 from relance.errors import (
     InvalidInputError,
+    KeyExistsError,
     OutcomeUnknownError,
     RelanceError,
     UnsupportedOperationError,
 )
 from relance.identifiers import TableId
-from relance.lifecycle.marker_store import new_nonce
-from relance.locations import RESERVED_FILE
-from relance.manifest.entry import Entry, ObjectType, check_properties
-from relance.manifest.store import Change, Manifest, Snapshot
-from relance.operations.announcing import finish, finishing
-from relance.operations.context import Context
-from relance.operations.in_step import follow_marker
+from relance.locations import DEREGISTERED_FILE, DEREGISTERED_SUFFIX, RESERVED_FILE, table_file
 from relance.operations.managed_versions import (
     DeleteVersions,
     Step,
@@ -39,20 +49,8 @@ from relance.operations.managed_versions import (
     commit_steps,
     version_keeper,
 )
-from relance.operations.pending import refuse_pending
-from relance.operations.places import place_of, table_id_of
 from relance.operations.requests import with_options
-from relance.operations.rows.declare import settle_name
-from relance.operations.rows.lookups import (
-    live_table,
-    move_versions,
-    new_directory,
-    refuse_protected,
-    require_free,
-    require_manifest,
-)
 from relance.operations.version_requests import check_staged, is_main, parse_ranges
-from relance.resolution import locate
 
 _KINDS = ("declare_table", "create_table_version", "delete_table_versions", "deregister_table")
 
@@ -75,7 +73,6 @@ class _Deregister:
 _Operation = Step | _Declare | _Deregister
 
 
-@finishing
 def batch_commit_tables(context: Context, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
     """Commit all operations at once; readers see all of them or none.
 
@@ -91,24 +88,22 @@ def batch_commit_tables(context: Context, request: BatchCommitTablesRequest) -> 
         return BatchCommitTablesResponse(results=[])
     declared = [each for each in operations if isinstance(each, _Declare)]
     leaving = [each.table_id for each in operations if isinstance(each, _Deregister)]
-    for table_id in (*(each.table_id for each in declared), *leaving):
-        finish(context, table_id)
-    gone: dict[TableId, Entry] = {}
+    gone: dict[TableId, Row] = {}
 
     def also(snapshot: Snapshot) -> Change:
         return _rows_change(context, snapshot, declared, leaving, gone)
 
     steps: list[Step] = [each for each in operations if not isinstance(each, _Declare | _Deregister)]
+    at_home = [each.name for each in leaving if find_table(context, each, properties=False).home is not None]
     with _reserved(context, manifest, declared):
         results = iter(commit_steps(context, manifest, steps, leaving=leaving, also=also))
-    for table_id in leaving:
-        with suppress(RelanceError):  # the row hides it already; the next who meets it goes on
-            finish(context, table_id)
+    for name in at_home:
+        _hide_home(context, name)
     return BatchCommitTablesResponse(results=[_result(context, each, results, gone) for each in operations])
 
 
 def _require_keeper(context: Context) -> Manifest:
-    require_manifest(context, to_do="a commit to several tables")
+    context.require_manifest(to_do="a commit to several tables")
     keeper = version_keeper(context)
     if keeper is None:
         raise UnsupportedOperationError(
@@ -168,17 +163,17 @@ def _reserved(context: Context, manifest: Manifest, declared: Sequence[_Declare]
     """Write the files of declared tables first; they go again unless the rows that lead to them are there."""
     try:
         for each in declared:
-            settle_name(context, manifest, each.table_id)
-            if place_of(context, each.table_id).in_directory:
-                follow_marker(context, each.table_id)  # the row of a dropped generation makes way
-            require_free(context, manifest.latest(), each.table_id)
+            row = manifest.latest().get([str(each.table_id)]).get(str(each.table_id))
+            if row is not None and row.is_reviving:
+                end_row_create(context, row)
+            _declared_row(context, manifest.latest(), each)
             context.storage.create(f"{each.directory}/{RESERVED_FILE}", f"reserved {new_nonce()}".encode())
         yield
     except OutcomeUnknownError:
         raise  # the rows may be there
     except RelanceError:
         with suppress(RelanceError):
-            kept = {each.location for each in manifest.latest().at_location(d.directory for d in declared)}
+            kept = {each.location for each in manifest.latest().sharing(d.directory for d in declared)}
             for each in declared:
                 if each.directory not in kept:
                     context.storage.delete(f"{each.directory}/{RESERVED_FILE}")
@@ -191,28 +186,53 @@ def _rows_change(
     snapshot: Snapshot,
     declared: Sequence[_Declare],
     leaving: Sequence[TableId],
-    gone: dict[TableId, Entry],
+    gone: dict[TableId, Row],
 ) -> Change:
     """Return what the rows of tables that come and go become; `gone` is told the rows that go."""
     removed: list[str] = []
-    added: list[Entry] = []
+    added: list[Row] = []
     for new in declared:
-        require_free(context, snapshot, new.table_id)
-        added.append(Entry(str(new.table_id), ObjectType.TABLE, new.directory, new.properties))
+        change = _declared_row(context, snapshot, new)
+        removed += change.removed
+        added += change.added
     for table_id in leaving:
-        if not table_id.namespace:
-            refuse_pending(snapshot, table_id.name)
-        entry = gone[table_id] = live_table(snapshot, table_id)
-        refuse_protected(entry)
-        removed += (entry.object_id, *move_versions(snapshot, entry.object_id, None).removed)
-        if locate(snapshot, table_id, dir_listing=context.settings.dir_listing).in_directory:
-            # The row goes on to hide the directory of its name until the marker does.
-            added.append(entry.moved(""))
+        row = gone[table_id] = _leaving_row(context, snapshot, table_id)
+        refuse_protected(row)
+        removed += (row.object_id, *version_rows(snapshot, row.object_id, None).removed)
     return Change(tuple(removed), tuple(added))
 
 
+def _declared_row(context: Context, snapshot: Snapshot, new: _Declare) -> Change:
+    row = Row(str(new.table_id), ObjectType.TABLE, new.directory, dict(new.properties))
+    return free_name(context, snapshot, new.table_id.parts, row)
+
+
+def _leaving_row(context: Context, snapshot: Snapshot, table_id: TableId) -> Row:
+    found = find_in(context, snapshot, table_id)
+    row = snapshot.get([str(table_id)]).get(str(table_id))
+    if row is None:
+        raise not_found(context, NameState(table_id, snapshot, None, found.home, ()))
+    return row
+
+
+def _hide_home(context: Context, name: str) -> None:
+    """Hide the home directory of a table whose row is gone.
+
+    Raises:
+        OutcomeUnknownError: the row is gone, and the directory could not be hidden.
+    """
+    try:
+        put_sign(context.storage, name, DEREGISTERED_SUFFIX)
+        with suppress(KeyExistsError):
+            context.storage.create(table_file(name, DEREGISTERED_FILE), b"deregistered")
+    except RelanceError as failure:
+        raise OutcomeUnknownError(
+            f"the commit was made, but table id '{name}' may still be visible: {failure.detail}"
+        ) from failure
+
+
 def _result(
-    context: Context, operation: _Operation, results: Iterator[StepResult], gone: dict[TableId, Entry]
+    context: Context, operation: _Operation, results: Iterator[StepResult], gone: dict[TableId, Row]
 ) -> CommitTableResult:
     if isinstance(operation, _Declare):
         declared = DeclareTableResponse(
@@ -223,11 +243,11 @@ def _result(
         with_options(declared, context.vended_options(asked=operation.vend))
         return CommitTableResult(declare_table=declared)
     if isinstance(operation, _Deregister):
-        entry = gone[operation.table_id]
+        row = gone[operation.table_id]
         hidden = DeregisterTableResponse(
             id=operation.table_id.parts,
-            location=context.location_of(entry.location or ""),
-            properties=entry.properties or None,
+            location=context.location_of(row.location or ""),
+            properties=row.properties or None,
         )
         return CommitTableResult(deregister_table=hidden)
     result = next(results)

@@ -16,7 +16,7 @@ from relance.errors import (
     ServiceUnavailableError,
     TableSchemaValidationError,
 )
-from relance.lance_errors import lance_errors
+from relance.lance_io import lance_errors
 from relance.storage.failures import error_for_text, first_line
 
 _SCHEMA = re.compile(r"Append with different schema|contained null values even though")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import lance
 
+from relance.catalog.context import Context
+from relance.catalog.resolve import Found
 from relance.errors import (
     InvalidInputError,
     TableBranchNotFoundError,
     TableTagNotFoundError,
-    TableVersionNotFoundError,
 )
-from relance.lance_errors import lance_errors, open_at
-from relance.operations.context import Context
-from relance.resolution import Found
+from relance.lance_io import checkout, lance_errors, open_at
 
 
 def open_dataset(
@@ -53,21 +52,3 @@ def open_dataset(
         if version is not None:
             return checkout(dataset, version, f"version {version} of {where}")
         return dataset
-
-
-def checkout(
-    dataset: lance.LanceDataset, target: int | tuple[str, int | None], what: str
-) -> lance.LanceDataset:
-    """Return the dataset at another version or branch; `what` names it.
-
-    Raises:
-        TableVersionNotFoundError: it is not there.
-    """
-    try:
-        return dataset.checkout_version(target)
-    except OverflowError as cause:
-        raise TableVersionNotFoundError(what) from cause
-    except (OSError, ValueError) as cause:
-        if "was not found" in str(cause):
-            raise TableVersionNotFoundError(what) from cause
-        raise

@@ -16,6 +16,17 @@ from lance_namespace import (
     TableVersion,
 )
 
+from relance.catalog.context import Context
+from relance.catalog.layout import ManifestFile, list_manifests, version_of
+from relance.catalog.manifest.row import Row
+from relance.catalog.manifest.schema import manages_versions
+from relance.catalog.manifest.store import NO_CHANGE, Change, Manifest, Snapshot, transact
+from relance.catalog.register import require_home_row
+from relance.catalog.resolve import find_in
+from relance.catalog.version_rows.agreement import Lag, copy_staged, is_copy, lag_of, put_final, reconcile
+from relance.catalog.version_rows.draft import VersionDraft, version_taken
+from relance.catalog.version_rows.management import switch_on
+from relance.catalog.version_rows.rows import StagedVersion, VersionRow, rows_at, rows_of
 from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
@@ -25,20 +36,9 @@ from relance.errors import (
     TableVersionNotFoundError,
 )
 from relance.identifiers import TableId
-from relance.listing.manifest_files import ManifestFile, list_manifests, version_of
 from relance.locations import VERSIONS_DIRECTORY
-from relance.manifest.entry import Entry
-from relance.manifest.schema import manages_versions
-from relance.manifest.store import NO_CHANGE, Change, Manifest, Snapshot, transact
-from relance.operations.context import Context
-from relance.operations.in_step import follow_marker
 from relance.operations.version_requests import select_page, tell
-from relance.resolution import find_table, locate
 from relance.storage.probe import require_create_only
-from relance.version_store.agreement import Lag, copy_staged, is_copy, lag_of, put_final, reconcile
-from relance.version_store.draft import VersionDraft, version_taken
-from relance.version_store.management import switch_on
-from relance.version_store.rows import StagedVersion, VersionRow, rows_at, rows_of
 
 _ROUNDS = 20
 """How often a commit brings rows and files in step first, while others keep writing."""
@@ -73,11 +73,11 @@ class _Seen:
 
 
 def _look(context: Context, snapshot: Snapshot, table_id: TableId) -> _Seen:
-    place = locate(snapshot, table_id, dir_listing=context.settings.dir_listing)
-    found = find_table(context.storage, snapshot, place)
+    found = find_in(context, snapshot, table_id)
+    row = snapshot.get([str(table_id)]).get(str(table_id))
     # After the snapshot: then a row that leads to a file which is not listed is of one that was removed.
     files = list_manifests(context.storage, found.directory, None)
-    return _Seen(snapshot, table_id, found.directory, place.entry is not None, files)
+    return _Seen(snapshot, table_id, found.directory, row is not None, files)
 
 
 def list_versions(
@@ -134,17 +134,26 @@ def _read(
     return chosen, rows_at(seen.snapshot, seen.table, [each.version for each in chosen[0]])
 
 
-def settle(context: Context, table_id: TableId) -> None:
-    """Let versions that are committed and wait for their files get them, if there are any."""
+def settle(context: Context, table_id: TableId) -> Snapshot | None:
+    """Let versions that are committed and wait for their files get them, if there are any.
+
+    Returns the manifest that says there can be none, so that the caller need not read it again.
+    """
+    snapshot = context.latest()
+    if snapshot is not None and not (
+        manages_versions(snapshot.metadata) or context.settings.table_version_management
+    ):
+        return snapshot
     manifest = version_keeper(context)
     if manifest is None:
-        return
+        return None
     try:
         seen = _look(context, manifest.latest(), table_id)
     except TableNotFoundError:
-        return
+        return None
     if lag_of(seen.snapshot, seen.table, seen.files)[0] is Lag.FILES:
         synchronise(context, manifest, table_id)
+    return None
 
 
 def synchronise(context: Context, manifest: Manifest, table_id: TableId) -> None:
@@ -156,7 +165,7 @@ def synchronise(context: Context, manifest: Manifest, table_id: TableId) -> None
     storage = context.storage
     seen = _look(context, manifest.latest(), table_id)
     if not seen.has_row:
-        follow_marker(context, table_id)  # versions have rows only below the row of their table
+        require_home_row(context, table_id.parts)  # versions have rows only below the row of their table
         seen = _look(context, manifest.latest(), table_id)
     rows = rows_of(seen.snapshot, seen.table)
     gone = copy_staged(storage, seen.directory, rows, seen.files)
@@ -339,17 +348,17 @@ def _update_rows(
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         removed: list[str] = []
-        added: list[Entry] = []
+        added: list[Row] = []
         for number, step in enumerate(steps):
             if isinstance(step, DeleteVersions):
                 versions = [version_of(key.rpartition("/")[2]) for key in keys[number]]
                 rows = rows_at(snapshot, str(step.table_id), [each for each in versions if each is not None])
-                removed += [each.entry.object_id for each in rows.values() if each.is_deleting]
+                removed += [each.manifest_row.object_id for each in rows.values() if each.is_deleting]
                 continue
             row = rows_at(snapshot, str(step.table_id), [step.version]).get(step.version)
             if number in made and row is not None and row.key(step.directory) == step.staging:
-                removed.append(row.entry.object_id)
-                added.append(row.final(made[number]).entry)
+                removed.append(row.manifest_row.object_id)
+                added.append(row.final(made[number]).manifest_row)
         return Change(tuple(dict.fromkeys(removed)), tuple(added)), None
 
     transact(manifest, plan)

@@ -7,15 +7,15 @@ the same rows, and a read that has begun goes on when the table is dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import lance
 
-from relance.errors import ConcurrentModificationError, InvalidInputError, TableVersionNotFoundError
-from relance.lance_errors import lance_errors, open_at
-from relance.operations.context import Context
-from relance.operations.datasets import checkout, open_dataset
+from relance.catalog.context import Context
+from relance.errors import InvalidInputError, TableVersionNotFoundError
+from relance.lance_io import TableRef, checkout, lance_errors, made_at, open_at
+from relance.operations.datasets import open_dataset
 from relance.operations.targets import open_for_reading
 
 
@@ -29,44 +29,7 @@ class Moment:
     branch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedTable:
-    """One version of a table and how to reach it; picklable, and usable as a key."""
-
-    name: str
-    """For messages."""
-    uri: str
-    version: int
-    branch: str | None = None
-    storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    made: str | None = None
-    """When the version was made, if it is known: a table that was purged and created again counts from 1."""
-
-    def at(self, version: int) -> PinnedTable:
-        """Return another version of the same table and branch."""
-        return replace(self, version=version, made=None)
-
-    def open(self, session: lance.Session | None = None) -> lance.LanceDataset:
-        """Return the dataset at this version.
-
-        Raises:
-            TableVersionNotFoundError: the version was cleaned up.
-            ConcurrentModificationError: the table was removed, and another one is in its place.
-        """
-        options = dict(self.storage_options)
-        with lance_errors(f"table id '{self.name}'", options):
-            dataset = open_at(self.uri, options, self.name, session=session)
-            if dataset.version != self.version or self.branch is not None:
-                target = self.version if self.branch is None else (self.branch, self.version)
-                dataset = checkout(dataset, target, f"version {self.version} of table id '{self.name}'")
-            if self.made not in (None, _made(dataset)):
-                raise ConcurrentModificationError(
-                    f"table id '{self.name}' was removed and re-created after it was loaded; reload it"
-                )
-            return dataset
-
-
-def pin_table(context: Context, parts: Sequence[str], moment: Moment) -> PinnedTable:
+def pin_table(context: Context, parts: Sequence[str], moment: Moment) -> TableRef:
     """Return the table of a catalog at the version that is meant.
 
     Raises:
@@ -85,10 +48,10 @@ def pin_table(context: Context, parts: Sequence[str], moment: Moment) -> PinnedT
             version = version_at(dataset, moment.timestamp, name)
     uri = context.location_of(target.found.directory)
     options = tuple(sorted(target.options.items()))
-    return _stamped(PinnedTable(name, uri, version, branch, options), dataset)
+    return _stamped(TableRef(name, uri, version, branch, options, directory=target.found.directory), dataset)
 
 
-def pin_path(uri: str, storage_options: tuple[tuple[str, str], ...], moment: Moment) -> PinnedTable:
+def pin_path(uri: str, storage_options: tuple[tuple[str, str], ...], moment: Moment) -> TableRef:
     """Return the dataset at a path, which no catalog knows, at the version that is meant.
 
     Raises:
@@ -104,7 +67,7 @@ def pin_path(uri: str, storage_options: tuple[tuple[str, str], ...], moment: Mom
             if tag is None:
                 raise InvalidInputError(f"the dataset at '{uri}' has no tag '{moment.tag}'")
             branch = _other_than_main(tag["branch"])
-            return _stamped(PinnedTable(uri, uri, int(tag["version"]), branch, storage_options), dataset)
+            return _stamped(TableRef(uri, uri, int(tag["version"]), branch, storage_options), dataset)
         if branch is not None and branch not in dataset.branches.list():
             raise InvalidInputError(f"the dataset at '{uri}' has no branch '{branch}'")
         wanted = moment.version if branch is None else (branch, moment.version)
@@ -113,7 +76,7 @@ def pin_path(uri: str, storage_options: tuple[tuple[str, str], ...], moment: Mom
         version = int(dataset.version)
         if moment.timestamp is not None:
             version = version_at(dataset, moment.timestamp, uri)
-    return _stamped(PinnedTable(uri, uri, version, branch, storage_options), dataset)
+    return _stamped(TableRef(uri, uri, version, branch, storage_options), dataset)
 
 
 def version_at(dataset: lance.LanceDataset, moment: datetime, name: str) -> int:
@@ -137,11 +100,7 @@ def _other_than_main(branch: str | None) -> str | None:
     return None if branch == "main" else branch
 
 
-def _stamped(table: PinnedTable, dataset: lance.LanceDataset) -> PinnedTable:
+def _stamped(table: TableRef, dataset: lance.LanceDataset) -> TableRef:
     """Return the table with the time at which its version was made; the dataset may be at another one."""
     same = dataset.version == table.version and table.branch is None
-    return replace(table, made=_made(dataset if same else table.open()))
-
-
-def _made(dataset: lance.LanceDataset) -> str:
-    return str(dataset.get_version()["timestamp"].astimezone(UTC).isoformat())
+    return replace(table, made=made_at(dataset if same else table.open()))

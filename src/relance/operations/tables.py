@@ -17,21 +17,19 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.table_basic_stats import TableBasicStats
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.layout import list_names
+from relance.catalog.manifest.row import ObjectType
+from relance.catalog.manifest.store import Snapshot, rereading
+from relance.catalog.namespaces import page_of
+from relance.catalog.resolve import Found, find_table, require_namespace, require_root_namespace
 from relance.identifiers import DELIMITER, parse_namespace_id
-from relance.lance_errors import lance_errors
-from relance.listing.tables import list_tables as list_names
+from relance.lance_io import lance_errors
 from relance.locations import VERSIONS_DIRECTORY
-from relance.manifest.entry import ObjectType
-from relance.manifest.store import Snapshot, rereading
 from relance.operations.arrow_json import schema_to_json
-from relance.operations.context import Context
 from relance.operations.datasets import open_dataset
-from relance.operations.paging import page_of
-from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import with_options
-from relance.operations.rows.lookups import require_namespace
 from relance.operations.versions import is_managed
-from relance.resolution import Found, require_root_namespace
 
 _BATCH = 100
 """Tables that are looked into at a time."""
@@ -47,9 +45,8 @@ def list_tables(context: Context, request: ListTablesRequest) -> ListTablesRespo
     declared = request.include_declared is not False
     if context.manifest is None:
         require_root_namespace(request.id)
-        names = list_names(context.storage, include_declared=declared)
-        page, token = page_of(names, token=request.page_token, limit=request.limit)
-        return ListTablesResponse(tables=page, page_token=token)
+        names = _after(list_names(context, include_declared=declared), request.page_token)
+        return _page(names, request.limit)
     namespace = parse_namespace_id(request.id)
     snapshot = context.manifest.latest()
     require_namespace(snapshot, namespace)
@@ -72,11 +69,12 @@ def list_all_tables(context: Context, request: ListTablesRequest) -> ListTablesR
 
 
 def _page(names: Iterator[str], limit: int | None) -> ListTablesResponse:
-    if limit is None or limit < 0:
-        return ListTablesResponse(tables=list(names))
-    found = list(islice(names, limit + 1))
-    page = found[:limit]
-    return ListTablesResponse(tables=page, page_token=page[-1] if page and len(found) > len(page) else None)
+    page, token = page_of(names, limit)
+    return ListTablesResponse(tables=page, page_token=token)
+
+
+def _after(names: Sequence[str], token: str | None) -> Iterator[str]:
+    return (name for name in names if not token or name.encode() > token.encode())
 
 
 def _table_names(
@@ -85,19 +83,29 @@ def _table_names(
     """Yield the names of the namespace's tables; at the root those of directories too."""
     prefix = "".join(part + DELIMITER for part in namespace)
     rows = snapshot.names(namespace, ObjectType.TABLE, after=after)
-    if namespace or not context.settings.dir_listing:
+    if namespace:
         return rows if declared else _with_versions(context, snapshot, rows, lambda name: prefix + name)
-    at_home = snapshot.own_directories()
+    at_home = snapshot.home_names()
     elsewhere = [name for name in rows if name not in at_home]
-    # The manifest wins where both know a name; of a table at home the directory tells whether it shows.
-    spaces = snapshot.names((), ObjectType.NAMESPACE, after=after)
-    known = {*elsewhere, *spaces, *snapshot.moved()}
-    names = (each for each in list_names(context.storage, include_declared=declared) if each not in known)
-    listed = (each for each in names if after is None or each.encode() > after.encode())
+    if context.settings.dir_listing:
+        # The manifest wins where both know a name; of a table at home the directory tells whether it shows.
+        known = {*elsewhere, *snapshot.names((), ObjectType.NAMESPACE, after=after)}
+        listed = [name for name in list_names(context, include_declared=declared) if name not in known]
+    else:
+        listed = _at_home(context, snapshot, at_home, declared=declared)
     shown = (
         iter(elsewhere) if declared else _with_versions(context, snapshot, iter(elsewhere), lambda name: name)
     )
-    return heapq.merge(shown, listed, key=str.encode)
+    return heapq.merge(shown, _after(listed, after), key=str.encode)
+
+
+def _at_home(context: Context, snapshot: Snapshot, visible: frozenset[str], *, declared: bool) -> list[str]:
+    """Return the names of tables in home directories that rows know, as arbiter and marker decide."""
+    dropped = {row.original_id for row in snapshot.dropped() if row.is_home}
+    names = visible | dropped
+    if not names:
+        return []
+    return [name for name in list_names(context, include_declared=declared) if name in names]
 
 
 def _with_versions(
@@ -105,11 +113,11 @@ def _with_versions(
 ) -> Iterator[str]:
     """Yield the names of those tables that have a version, looked up many at a time."""
     while batch := list(islice(names, _BATCH)):
-        entries = snapshot.get(id_of(name) for name in batch)
+        rows = snapshot.get(id_of(name) for name in batch)
         inside = {
-            name: f"{entry.location}/{VERSIONS_DIRECTORY}/"
+            name: f"{row.location}/{VERSIONS_DIRECTORY}/"
             for name in batch
-            if (entry := entries.get(id_of(name))) is not None and entry.location
+            if (row := rows.get(id_of(name))) is not None and row.location
         }
         there = context.storage.which_exist(list(inside.values()))
         yield from (name for name in batch if inside.get(name) in there)
@@ -121,7 +129,7 @@ def table_exists(context: Context, request: TableExistsRequest) -> TableExistsRe
     Raises:
         TableNotFoundError, TableVersionNotFoundError: it is not.
     """
-    found = visible_table(context, table_id_of(context, request.id))
+    found = find_table(context, table_id_of(context, request.id), properties=False)
     if request.version is not None:
         open_dataset(context, found, version=request.version)
     return TableExistsResponse()
@@ -133,7 +141,7 @@ def describe_table(context: Context, request: DescribeTableRequest) -> DescribeT
     Raises:
         TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
     """
-    found = visible_table(context, table_id_of(context, request.id))
+    found = find_table(context, table_id_of(context, request.id))
     location = context.location_of(found.directory)
     detailed = bool(request.load_detailed_metadata)
     declared = found.is_only_declared(context.storage) if request.check_declared or detailed else None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import lance
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.resolve import Found, find_table
 from relance.config import StorageOptions
 from relance.errors import (
     ConcurrentModificationError,
@@ -16,13 +18,10 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.identifiers import TableId
-from relance.operations.context import Context
 from relance.operations.data_errors import data_errors, write_errors
 from relance.operations.datasets import open_dataset
 from relance.operations.managed_versions import settle, synchronise, version_keeper
-from relance.operations.places import table_id_of, visible_table
 from relance.operations.version_requests import is_main
-from relance.resolution import Found
 
 _RETRIES = 20
 """How often a commit is tried again after others that do not conflict with it."""
@@ -97,7 +96,7 @@ def _open(
     branch: str | None,
     session: lance.Session | None = None,
 ) -> Target:
-    found = visible_table(context, table_id)
+    found = find_table(context, table_id)
     dataset = open_dataset(context, found, version=version, branch=branch, session=session)
     return Target(found, branch, dataset, context.lance_options())
 
@@ -130,7 +129,7 @@ def after_write(context: Context, found: Found, branch: str | None) -> None:
         with suppress(RelanceError):  # it is written; the next look at the versions adopts it
             synchronise(context, keeper, found.table_id)
     try:
-        now = visible_table(context, found.table_id)
+        now = find_table(context, found.table_id)
     except TableNotFoundError as cause:
         raise _changed(found) from cause
     except RelanceError:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from relance.catalog.context import Context
+from relance.catalog.manifest.table import LanceManifest
+from relance.catalog.manifest.upkeep import UpkeepReport, keep_up, look_ahead
 from relance.errors import UnsupportedOperationError
-from relance.manifest.lance_manifest import LanceManifest
-from relance.manifest.upkeep import UpkeepReport, keep_up, look_ahead
-from relance.operations.context import Context
 
 
 def maintain_manifest(context: Context) -> UpkeepReport:

@@ -12,12 +12,12 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.version_range import VersionRange
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.layout import ManifestFile, manifest_key, parse_scheme, version_of
+from relance.catalog.resolve import find_table
+from relance.catalog.version_rows.rows import StagedVersion, check_metadata
 from relance.errors import InvalidInputError, KeyNotFoundError
-from relance.listing.manifest_files import ManifestFile, manifest_key, parse_scheme, version_of
 from relance.locations import VERSIONS_DIRECTORY
-from relance.operations.context import Context
-from relance.operations.places import table_id_of, visible_table
-from relance.version_store.rows import StagedVersion, check_metadata
 
 
 def is_main(branch: str | None) -> bool:
@@ -79,7 +79,7 @@ def check_staged(
         TableNotFoundError: there is no such table.
         InvalidInputError: the staged manifest is missing or outside the table.
     """
-    found = visible_table(context, table_id_of(context, entry.id))
+    found = find_table(context, table_id_of(context, entry.id))
     scheme = parse_scheme(entry.naming_scheme)
     if entry.version < 1:
         raise InvalidInputError(f"version must be 1 or more, got {entry.version}")

@@ -20,21 +20,27 @@ from lance_namespace import (
     TableVersion,
 )
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.layout import ManifestFile, list_manifests
+from relance.catalog.manifest.schema import manages_versions
+from relance.catalog.resolve import find_table
+from relance.catalog.version_rows.agreement import put_final
+from relance.catalog.version_rows.draft import check_next, version_taken
+from relance.catalog.version_rows.rows import StagedVersion
 from relance.errors import InvalidTableStateError, TableVersionNotFoundError, UnsupportedOperationError
-from relance.listing.manifest_files import ManifestFile, list_manifests
 from relance.operations import managed_versions
-from relance.operations.context import Context
 from relance.operations.managed_versions import DeleteVersions, commit_steps, version_keeper
-from relance.operations.places import table_id_of, visible_table
 from relance.operations.version_requests import check_staged, is_main, parse_ranges, select_page, tell
-from relance.version_store.agreement import put_final
-from relance.version_store.draft import check_next, version_taken
-from relance.version_store.rows import StagedVersion
 
 
 def is_managed(context: Context) -> bool:
     """Tell whether clients are to commit versions through the catalog."""
-    return context.settings.table_version_tracking or version_keeper(context) is not None
+    if context.settings.table_version_tracking or context.manifest is None:
+        return context.settings.table_version_tracking
+    if context.settings.table_version_management:
+        return version_keeper(context) is not None
+    # A root begins to keep versions once and goes on: a few seconds' delay does no harm.
+    return manages_versions(context.manifest.recent().metadata)
 
 
 def list_table_versions(context: Context, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
@@ -47,7 +53,7 @@ def list_table_versions(context: Context, request: ListTableVersionsRequest) -> 
     table_id = table_id_of(context, request.id)
     if is_main(request.branch) and (keeper := version_keeper(context)) is not None:
         return managed_versions.list_versions(context, keeper, table_id, request)
-    found = visible_table(context, table_id)
+    found = find_table(context, table_id)
     files = list_manifests(context.storage, found.directory, request.branch)
     page, token = select_page(files, request)
     return ListTableVersionsResponse(versions=[tell(context, each) for each in page], page_token=token)
@@ -65,7 +71,7 @@ def describe_table_version(
     if is_main(request.branch) and (keeper := version_keeper(context)) is not None:
         version = managed_versions.describe_version(context, keeper, table_id, request)
         return DescribeTableVersionResponse(version=version)
-    found = visible_table(context, table_id)
+    found = find_table(context, table_id)
     manifests = list_manifests(context.storage, found.directory, request.branch)
     if request.version is None:
         chosen = manifests[-1] if manifests else None
@@ -133,7 +139,7 @@ def batch_delete_table_versions(
     if is_main(request.branch) and (keeper := version_keeper(context)) is not None:
         (result,) = commit_steps(context, keeper, [DeleteVersions(table_id, ranges)])
         return BatchDeleteTableVersionsResponse(deleted_count=result.deleted)
-    found = visible_table(context, table_id)
+    found = find_table(context, table_id)
     manifests = list_manifests(context.storage, found.directory, request.branch)
     doomed = [each for each in manifests if any(each.version in versions for versions in ranges)]
     if doomed and len(doomed) == len(manifests):

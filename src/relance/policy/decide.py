@@ -23,9 +23,9 @@ from functools import singledispatch
 from math import ceil
 
 from relance.amounts import plural
+from relance.catalog.states import Timing
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
-from relance.lifecycle.retention import Timing
 from relance.policy.actions import Setting
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.model import (

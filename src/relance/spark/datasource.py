@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from relance.operations.pinned import PinnedTable
+from relance.lance_io import TableRef
 from relance.spark.options import (
     Use,
     parse_read_options,
@@ -33,7 +33,7 @@ class LanceSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._pinned: PinnedTable | None = None
+        self._pinned: TableRef | None = None
 
     @classmethod
     def name(cls) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark import Broadcast, SparkContext
 from pyspark.sql import DataFrame
 
+from relance.catalog.context import Context
 from relance.errors import InternalError
 from relance.maintenance.merging.key_lookup import KeyIndex, Numbers, gathered
 from relance.maintenance.merging.merge_commit import Work, discard
@@ -43,7 +44,6 @@ from relance.maintenance.merging.merge_tasks import (
     write_rows,
 )
 from relance.maintenance.merging.merges import Counts
-from relance.operations.context import Context
 from relance.spark.classic import parallelism, spark_context
 from relance.spark.merge_place import as_in_table
 from relance.spark.merge_tasks import (

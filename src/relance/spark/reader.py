@@ -11,11 +11,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from relance.catalog.context import shared_context
 from relance.errors import TableColumnNotFoundError, UnsupportedOperationError
-from relance.operations.context import shared_context
+from relance.lance_io import TableRef
 from relance.operations.data.expressions import check_expressions
 from relance.operations.data_errors import data_errors
-from relance.operations.pinned import Moment, PinnedTable, pin_path, pin_table
+from relance.operations.pinned import Moment, pin_path, pin_table
 from relance.spark.address import PathAddress
 from relance.spark.options import ReadOptions
 from relance.spark.planning import bytes_per_row, plan_read
@@ -32,7 +33,7 @@ class SplitPartition(InputPartition):
     split: Split
 
 
-def pin(options: ReadOptions) -> PinnedTable:
+def pin(options: ReadOptions) -> TableRef:
     """Return the one version of the table that all tasks read.
 
     Raises:
@@ -45,7 +46,7 @@ def pin(options: ReadOptions) -> PinnedTable:
     return pin_table(shared_context(options.address.properties), options.address.parts, moment)
 
 
-def schema_of(table: PinnedTable, options: ReadOptions) -> StructType:
+def schema_of(table: TableRef, options: ReadOptions) -> StructType:
     """Return the Spark schema of what the options ask for.
 
     Raises:
@@ -68,7 +69,7 @@ class LanceReader(DataSourceReader):
     it to the next one too. A filter is an option, so that each load has its own.
     """
 
-    def __init__(self, table: PinnedTable, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, table: TableRef, options: ReadOptions, schema: StructType) -> None:
         """Check that the table has what Spark asks for.
 
         Raises:
@@ -94,11 +95,11 @@ class LanceReader(DataSourceReader):
             yield from map(self._cast, self._scan.batches(partition.split))
 
 
-def _errors(table: PinnedTable) -> AbstractContextManager[None]:
-    return data_errors(f"table id '{table.name}'", dict(table.storage_options))
+def _errors(table: TableRef) -> AbstractContextManager[None]:
+    return data_errors(f"table id '{table.id}'", dict(table.storage_options))
 
 
-def _scan(table: PinnedTable, columns: tuple[str, ...], options: ReadOptions) -> Scan:
+def _scan(table: TableRef, columns: tuple[str, ...], options: ReadOptions) -> Scan:
     dataset = open_once(table)
     known = [*dataset.schema.names, ROW_ID, ROW_ADDRESS]
     for name in columns:
@@ -106,10 +107,10 @@ def _scan(table: PinnedTable, columns: tuple[str, ...], options: ReadOptions) ->
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             columns_are = f"its columns are {', '.join(dataset.schema.names)}"
             hint = f"did you mean '{near[0]}'?" if near else columns_are
-            raise TableColumnNotFoundError(f"column '{name}' of table id '{table.name}': {hint}")
+            raise TableColumnNotFoundError(f"column '{name}' of table id '{table.id}': {hint}")
         if "`" in name:
             raise UnsupportedOperationError(
-                f"column '{name}' of table id '{table.name}': Lance cannot find names with a backtick; "
+                f"column '{name}' of table id '{table.id}': Lance cannot find names with a backtick; "
                 "rename it or list the other columns in option 'columns'"
             )
     if options.filter is not None:

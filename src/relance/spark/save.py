@@ -10,15 +10,13 @@ from enum import StrEnum
 
 from pyspark.sql import DataFrame
 
+from relance.catalog.context import Context, shared_context, table_id_of
+from relance.catalog.resolve import Exists, find_table, table_status
+from relance.catalog.states import new_nonce
 from relance.errors import TableAlreadyExistsError, TableNotFoundError, TableVersionNotFoundError
-from relance.lifecycle.marker_store import new_nonce
-from relance.lifecycle.status import Exists
-from relance.operations.context import Context, shared_context
-from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import parse_mode
 from relance.operations.staging.commit import find_marked
 from relance.operations.staging.plan import JOB_MARK
-from relance.operations.status import table_status
 from relance.spark.address import CatalogAddress
 from relance.spark.errors import typed_errors
 from relance.spark.options import parse_write_options
@@ -127,13 +125,13 @@ def _version_there(context: Context, address: CatalogAddress) -> int | None:
     table_id = table_id_of(context, address.parts)
     if not isinstance(table_status(context, table_id), Exists):
         return None
-    head = context.tables.head(visible_table(context, table_id).directory)
+    head = context.tables.head(find_table(context, table_id).directory)
     return None if head is None else head.version
 
 
 def _made(context: Context, address: CatalogAddress, job: str) -> int | None:
     table_id = table_id_of(context, address.parts)
     try:
-        return find_marked(context, visible_table(context, table_id).directory, {JOB_MARK: job}, after=0)
+        return find_marked(context, find_table(context, table_id).directory, {JOB_MARK: job}, after=0)
     except (TableNotFoundError, TableVersionNotFoundError):
         return None

@@ -11,8 +11,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 
+from relance.lance_io import TableRef
 from relance.operations.data_errors import data_errors
-from relance.operations.pinned import PinnedTable
 from relance.spark.splits import Piece, Split
 
 ROW_ID = "_rowid"
@@ -26,7 +26,7 @@ _BATCHES_AHEAD = 4
 
 
 @lru_cache(maxsize=4)
-def open_once(table: PinnedTable) -> lance.LanceDataset:
+def open_once(table: TableRef) -> lance.LanceDataset:
     """Return the dataset of a pinned table; tasks that follow in this process share it."""
     # A session of its own: what Lance keeps goes by path and version, and a path may get another table.
     session = lance.Session(index_cache_size_bytes=_CACHE_BYTES, metadata_cache_size_bytes=_CACHE_BYTES)
@@ -37,7 +37,7 @@ def open_once(table: PinnedTable) -> lance.LanceDataset:
 class Scan:
     """What to read of each split of a table."""
 
-    table: PinnedTable
+    table: TableRef
     columns: tuple[str, ...]
     """In the order of the result; the row's id and address may be among them."""
     filter: str | None
@@ -66,7 +66,7 @@ class Scan:
         Raises:
             RelanceError: Lance or the store failed.
         """
-        with data_errors(f"table id '{self.table.name}'", dict(self.table.storage_options)):
+        with data_errors(f"table id '{self.table.id}'", dict(self.table.storage_options)):
             dataset = open_once(self.table)
             left = split.limit
             for pieces in _together(split.pieces):

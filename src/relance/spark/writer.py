@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from relance.catalog.context import shared_context
 from relance.errors import UnsupportedOperationError
-from relance.operations.context import shared_context
 from relance.operations.staging.commit import abort_write, commit_write
 from relance.operations.staging.plan import FileOptions, WriteMode, WritePlan, WriteRequest, plan_write
 from relance.operations.staging.tasks import write_batches

@@ -103,9 +103,10 @@ def _clock(storage: ObjectStorage, clock: Clock, key: str, skew: timedelta) -> C
     if modified is None:
         return Check("clock", Verdict.UNKNOWN, "the store does not report when objects were written")
     # Stores tell whole seconds; a moment has passed since the object was written.
-    apart = abs(clock.now() - modified)
-    detail = f"{apart.total_seconds():.0f} s off the store's clock"
-    if apart <= skew:
+    ahead = clock.now() - modified
+    side = "behind" if ahead < timedelta(0) else "ahead of"
+    detail = f"this machine's clock is {abs(ahead).total_seconds():.0f} s {side} the store's, which decides"
+    if abs(ahead) <= skew:
         return Check("clock", Verdict.GOOD, detail)
     remedy = f"fix this machine's clock, or raise clock_skew (now {skew.total_seconds():.0f} s)"
     return Check("clock", Verdict.BAD, detail, remedy)

@@ -11,9 +11,9 @@ import hashlib
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 
 from relance.errors import (
     InternalError,
@@ -23,12 +23,14 @@ from relance.errors import (
     PermissionDeniedError,
     RelanceError,
     ServiceUnavailableError,
+    UnsupportedOperationError,
 )
 from relance.storage.disk_files import (
     GONE,
     HeldOpen,
     freeing,
     locked,
+    modified_time,
     prune,
     read_file,
     sync_directory,
@@ -36,20 +38,21 @@ from relance.storage.disk_files import (
     with_parent,
 )
 from relance.storage.protocol import (
+    OWN_DIRECTORY,
     Deleted,
     Level,
     ObjectInfo,
+    Page,
     Replacement,
     Stored,
+    TrashClaim,
+    TrashReport,
     Version,
     check_key,
     check_prefix,
 )
-from relance.storage.set_aside import SetAside
 from relance.storage.temporary_files import TemporaryFiles
-
-_OWN_DIRECTORY = ".relance-local"
-"""Holds the lock files, half-written bodies and what is being removed; never listed."""
+from relance.storage.trash import Trash
 
 _LOCKS = 64
 
@@ -61,8 +64,8 @@ class LocalDiskStorage:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self._aside = SetAside(f"{directory}/{_OWN_DIRECTORY}/aside")
-        self._temporary = TemporaryFiles(f"{directory}/{_OWN_DIRECTORY}/tmp")
+        self._trash = Trash(directory)
+        self._temporary = TemporaryFiles(f"{directory}/{OWN_DIRECTORY}/tmp")
 
     @property
     def name(self) -> str:
@@ -76,15 +79,31 @@ class LocalDiskStorage:
     def requests_at_once(self) -> int:
         return 1
 
+    @property
+    def lists_in_order(self) -> bool:
+        return False
+
+    def now(self) -> datetime:
+        # The file system sets this time: on a network share it is the server's.
+        with self._translated("now"), self._temporary.written([b"-"]) as (temporary,):
+            return modified_time(os.stat(temporary))
+
     def read(self, key: str) -> Stored:
         with self._translated(key):
             try:
-                body = read_file(self._path(key))
+                body, found = read_file(self._path(key))
             except (*GONE, IsADirectoryError):
                 raise KeyNotFoundError(f"{key!r} not found in {self.name}") from None
-        return Stored(body, _version(body))
+        info = _info(key, found)
+        return Stored(body, _version(body), info.modified, info.e_tag)
 
     def create(self, key: str, body: bytes) -> Version:
+        if not body:
+            # It has no content that could be lost, and what decides nothing need not survive a power failure.
+            with self._translated(key):
+                path = self._path(key)
+                with_parent(path, lambda: self._touch(path))
+            return _version(body)
         with self._translated(key), self._temporary.written([body]) as (temporary,):
             path = self._path(key)
             with_parent(path, lambda: self._link(temporary, path))
@@ -137,6 +156,34 @@ class LocalDiskStorage:
             return error
         return _version(change.body)
 
+    def copy(self, source: str, target: str, *, share: bool) -> None:
+        with self._translated(source):
+            path = self._path(target)
+            try:
+                origin = self._path(source)
+                if not stat.S_ISREG(os.lstat(origin).st_mode):
+                    raise IsADirectoryError(errno.EISDIR, "not a file", origin)
+                if not (share and self._shared(origin, path)):
+                    with self._temporary.copied(origin) as temporary:
+                        with_parent(path, lambda: self._link(temporary, path))
+            except (*GONE, IsADirectoryError):
+                if self.which_exist([source]):
+                    raise  # it is the target that cannot be written
+                raise KeyNotFoundError(f"{source!r} not found in {self.name}") from None
+
+    def _shared(self, origin: str, path: str) -> bool:
+        """Give the file a second name, if this file system can."""
+        try:
+            with_parent(path, lambda: os.link(origin, path, follow_symlinks=False))
+        except FileExistsError:
+            raise KeyExistsError(f"{os.path.basename(path)!r} already exists in {self.name}") from None
+        except OSError as refused:
+            if refused.errno in _LINKS_REFUSED:
+                return False
+            raise
+        sync_directory(os.path.dirname(path))
+        return True
+
     def reserve(self, count: int) -> AbstractContextManager[None]:
         return self._temporary.reserve(count)
 
@@ -183,15 +230,17 @@ class LocalDiskStorage:
                     yield _unlink_in(descriptor, files[start : start + largest_batch])
                 self._remove_if_empty(os.path.relpath(folder, self._directory))
 
-    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
-        paths: dict[str, str] = {}
-        for prefix in prefixes:
-            parent, _, name = check_prefix(prefix).rpartition("/")
-            with self._translated(prefix), suppress(*GONE):
-                paths[f"{self._folder(parent)}/{name}"] = prefix
-        with self._translated("discard"):
-            for gone in self._aside.discard(list(paths), lambda path: sure(paths[path])):
-                yield [paths[path] for path in gone]
+    def remove_directories(
+        self, claims: Mapping[str, TrashClaim], *, still_owned: Callable[[str], bool]
+    ) -> Iterator[Sequence[str]]:
+        for prefix in claims:
+            check_key(check_prefix(prefix))
+        with self._translated("trash"):
+            yield from self._trash.remove(claims, still_owned)
+
+    def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
+        with self._translated("trash"):
+            return self._trash.recover(may_delete)
 
     def is_occupied(self, prefix: str) -> bool:
         place = f"{self._directory}/{check_prefix(prefix)}"
@@ -225,7 +274,7 @@ class LocalDiskStorage:
         with self._translated(prefix), suppress(*GONE), os.scandir(self._folder(base)) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name != _OWN_DIRECTORY and _holds_something(entry):
+                    if entry.name != OWN_DIRECTORY and _holds_something(entry):
                         directories.append(entry.name)
                 elif entry.is_file(follow_symlinks=False):
                     try:
@@ -247,7 +296,7 @@ class LocalDiskStorage:
                     for entry in entries:
                         key = f"{folder}/{entry.name}" if folder else entry.name
                         if entry.is_dir(follow_symlinks=False):
-                            if entry.name != _OWN_DIRECTORY:
+                            if entry.name != OWN_DIRECTORY:
                                 pending.append((key, entry.path))
                         elif entry.is_file(follow_symlinks=False):
                             try:
@@ -259,6 +308,9 @@ class LocalDiskStorage:
                 continue
             except OSError as cause:
                 raise self._error_for(folder, cause) from cause
+
+    def list_after(self, key: str) -> Page:
+        raise UnsupportedOperationError(f"{self.name} does not list its files in order")
 
     def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
         reached: set[str] = set()
@@ -308,6 +360,12 @@ class LocalDiskStorage:
             return False
         return True
 
+    def _touch(self, path: str) -> None:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        except FileExistsError:
+            raise KeyExistsError(f"{os.path.basename(path)!r} already exists in {self.name}") from None
+
     def _link(self, temporary: str, path: str) -> None:
         try:
             os.link(temporary, path)
@@ -327,7 +385,7 @@ class LocalDiskStorage:
             os.rename(temporary, path)
 
     def _lock_of(self, key: str) -> str:
-        return f"{self._directory}/{_OWN_DIRECTORY}/locks/{zlib.crc32(key.encode()) % _LOCKS:02d}"
+        return f"{self._directory}/{OWN_DIRECTORY}/locks/{zlib.crc32(key.encode()) % _LOCKS:02d}"
 
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:
@@ -385,7 +443,5 @@ def _version(body: bytes) -> Version:
 
 
 def _info(key: str, found: os.stat_result) -> ObjectInfo:
-    modified = datetime.fromtimestamp(found.st_mtime, UTC)
-    return ObjectInfo(
-        key, found.st_size, modified, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
-    )
+    e_tag = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+    return ObjectInfo(key, found.st_size, modified_time(found), e_tag)

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import islice
 
 from relance.clock import Clock, SystemClock
 from relance.errors import KeyChangedError, KeyExistsError, KeyNotFoundError, RelanceError
 from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.protocol import (
+    OWN_DIRECTORY,
     Deleted,
     Level,
     ObjectInfo,
+    Page,
     Replacement,
     Stored,
+    TrashClaim,
+    TrashReport,
     Version,
     check_key,
     check_prefix,
 )
+
+_PAGE = 1000
+"""Objects that `list_after` returns, as on S3."""
+
+
+_HIDDEN = f"{OWN_DIRECTORY}/"
+"""Not listed, as on a disk: the explorer keeps a trash there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +72,16 @@ class MemoryStorage:
     def requests_at_once(self) -> int:
         return 1
 
+    @property
+    def lists_in_order(self) -> bool:
+        return True
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
     def read(self, key: str) -> Stored:
         found = self._get(key)
-        return Stored(found.body, found.version)
+        return Stored(found.body, found.version, found.modified, found.version)
 
     def create(self, key: str, body: bytes) -> Version:
         with self._lock:
@@ -80,6 +99,9 @@ class MemoryStorage:
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
         return replace_each(self, changes)
 
+    def copy(self, source: str, target: str, *, share: bool) -> None:
+        self.create(target, self._get(source).body)
+
     def reserve(self, count: int) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -96,8 +118,13 @@ class MemoryStorage:
     ) -> Iterator[Deleted]:
         return delete_by_listing(self, prefix, before_batch, largest_batch)
 
-    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+    def remove_directories(
+        self, claims: Mapping[str, TrashClaim], *, still_owned: Callable[[str], bool]
+    ) -> Iterator[Sequence[str]]:
         return iter(())  # as on object stores, which know no directories
+
+    def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
+        return TrashReport()
 
     def is_occupied(self, prefix: str) -> bool:
         return False  # a key and a directory of the same name do not exclude each other
@@ -123,9 +150,20 @@ class MemoryStorage:
 
     def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
         base = _base(prefix)
+        hidden = () if base.startswith(_HIDDEN) else (_HIDDEN,)
         with self._lock:
-            found = [self._info(key, each) for key, each in self._objects.items() if key.startswith(base)]
+            found = [
+                self._info(key, each)
+                for key, each in self._objects.items()
+                if key.startswith(base) and not key.startswith(hidden)
+            ]
         yield from sorted(found, key=lambda info: info.key)
+
+    def list_after(self, key: str) -> Page:
+        check_prefix(key)
+        after = (info for info in self.list_recursive("") if info.key > key)
+        objects = tuple(islice(after, _PAGE))
+        return Page(objects, is_last=len(objects) < _PAGE)
 
     def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
         with self._lock:
@@ -136,12 +174,22 @@ class MemoryStorage:
             if (path in keys if not path.endswith("/") else any(key.startswith(path) for key in keys))
         )
 
+    def move(self, source: str, target: str) -> bool:
+        """Rename a directory in one step, as a disk does; False if it is empty or its new place is taken."""
+        with self._lock:
+            inside = [key for key in self._objects if key.startswith(f"{check_key(source)}/")]
+            if not inside or any(key.startswith(f"{check_key(target)}/") for key in self._objects):
+                return False
+            for key in inside:
+                self._objects[f"{target}{key.removeprefix(source)}"] = self._objects.pop(key)
+            return True
+
     def snapshot(self) -> dict[str, bytes]:
         """Return all bodies by key."""
         with self._lock:
             return {key: each.body for key, each in self._objects.items()}
 
-    def copy(self, clock: Clock) -> MemoryStorage:
+    def clone(self, clock: Clock) -> MemoryStorage:
         """Return a store of its own with the same objects."""
         twin = MemoryStorage(self._name, clock)
         with self._lock:

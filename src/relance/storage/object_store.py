@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,15 @@ from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import growing_batches, read_ahead
 from relance.storage.failures import error_for_text, first_line
 from relance.storage.protocol import (
+    CLOCK_KEY,
     Deleted,
     Level,
     ObjectInfo,
+    Page,
     Replacement,
     Stored,
+    TrashClaim,
+    TrashReport,
     Version,
     check_key,
     check_prefix,
@@ -77,11 +82,22 @@ class ObjectStoreStorage:
     def requests_at_once(self) -> int:
         return _PARALLEL_REQUESTS
 
+    @property
+    def lists_in_order(self) -> bool:
+        return self._sorted_pages
+
+    def now(self) -> datetime:
+        with self._translated(CLOCK_KEY):
+            self._store.put(CLOCK_KEY, b"", use_multipart=False)
+            return self._store.head(CLOCK_KEY)["last_modified"]
+
     def read(self, key: str) -> Stored:
         with self._translated(key):
             found = self._store.get(check_key(key))
             body = bytes(found.bytes())
-            return Stored(body, _version(found.meta["e_tag"], found.meta["version"]))
+            info = _info(found.meta)
+            version = _version(found.meta["e_tag"], found.meta["version"])
+            return Stored(body, version, info.modified, info.e_tag)
 
     def create(self, key: str, body: bytes) -> Version:
         with self._translated(key, writing=True):
@@ -98,6 +114,14 @@ class ObjectStoreStorage:
 
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | errors.RelanceError]:
         return replace_each(self, changes)
+
+    def copy(self, source: str, target: str, *, share: bool) -> None:
+        pair = check_key(source), check_key(target)
+        with self._translated(source, writing=True):
+            try:
+                self._store.copy(*pair, overwrite=False)
+            except NotSupportedError:
+                self._store.copy(*pair)  # S3 refuses the condition before it sends anything
 
     def reserve(self, count: int) -> AbstractContextManager[None]:
         return nullcontext()
@@ -144,8 +168,13 @@ class ObjectStoreStorage:
             self.delete_many(info.key for info in batch)
             yield Deleted(len(batch), sum(info.size for info in batch))
 
-    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+    def remove_directories(
+        self, claims: Mapping[str, TrashClaim], *, still_owned: Callable[[str], bool]
+    ) -> Iterator[Sequence[str]]:
         return iter(())  # there are no directories: each object would have to be renamed
+
+    def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
+        return TrashReport()
 
     def is_occupied(self, prefix: str) -> bool:
         return False  # a key and a directory of the same name do not exclude each other
@@ -172,6 +201,14 @@ class ObjectStoreStorage:
                 for each in chunk:
                     yield _info(each)
 
+    def list_after(self, key: str) -> Page:
+        if not self._sorted_pages:
+            raise errors.UnsupportedOperationError(f"{self._name} does not list its objects in order")
+        start = _key_order(check_key(key)) if key else b""
+        page = self._page_after(key)
+        # Without its slash a folder object may come before `key`.
+        return Page(tuple(info for info in page if _key_order(info.key) > start), is_last=len(page) < _PAGE)
+
     def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
         ordered = sorted(set(paths), key=_key_order)
         if not ordered:
@@ -191,20 +228,20 @@ class ObjectStoreStorage:
         complete_to: str | None = ""
         for path in ordered:
             if complete_to is not None and _key_order(path) >= _key_order(complete_to):
-                page = self._page_from(path)
+                # The offset is exclusive: the path without its last character comes just before it.
+                page = [info.key for info in self._page_after(path[:-1])]
                 complete_to = page[-1] if len(page) == _PAGE else None
             index = bisect_left(page, _key_order(path), key=_key_order)
             if index < len(page) and _matches(page[index], path):
                 found.add(path)
         return frozenset(found)
 
-    def _page_from(self, path: str) -> list[str]:
-        """Return one request's worth of keys, starting at `path`."""
-        with self._translated(path):
-            # The offset is exclusive: the path without its last character comes just before it.
-            for chunk in self._store.list(None, offset=path[:-1], chunk_size=_PAGE):
+    def _page_after(self, key: str) -> list[ObjectInfo]:
+        """Return one request's worth of objects after `key`."""
+        with self._translated(key):
+            for chunk in self._store.list(None, offset=key or None, chunk_size=_PAGE):
                 # Folder objects lose their slash, and with it their place in the order.
-                return sorted((each["path"] for each in chunk), key=_key_order)
+                return sorted((_info(meta) for meta in chunk), key=lambda info: _key_order(info.key))
         return []
 
     def _found_one_by_one(self, paths: Sequence[str]) -> frozenset[str]:
@@ -270,7 +307,12 @@ def _condition(expected: Version) -> UpdateVersion:
 
 
 def _info(meta: ObjectMeta) -> ObjectInfo:
-    return ObjectInfo(meta["path"], meta["size"], meta["last_modified"], meta["e_tag"])
+    # Reads show whole seconds and quoted etags. Listings of some stores show milliseconds (GCS, MinIO) or
+    # unquoted etags (Azure), and have to be comparable.
+    e_tag = meta["e_tag"]
+    if e_tag and not e_tag.endswith('"'):
+        e_tag = f'"{e_tag}"'
+    return ObjectInfo(meta["path"], meta["size"], meta["last_modified"].replace(microsecond=0), e_tag)
 
 
 def _key_order(path: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,15 +14,27 @@ Version = NewType("Version", str)
 """Identifies the exact bytes under a key; equal bytes may have equal versions, so bodies carry a nonce."""
 
 
+CLOCK_KEY = ".relance-clock"
+"""Under the root of an object store: written by `now`, which reads the store's clock from it."""
+
+OWN_DIRECTORY = ".relance-local"
+"""Under the root of a disk: lock files, half-written bodies and the trash. Never listed."""
+
 _UNSAFE_PARTS = frozenset({"", ".", ".."})
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object as it was read."""
+    """An object as it was read.
+
+    `modified` and `e_tag` are what a listing shows for the same object, so that a read can be compared
+    with an earlier listing.
+    """
 
     body: bytes
     version: Version
+    modified: datetime | None
+    e_tag: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,36 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
+class TrashClaim:
+    """Why a directory may be removed, for whoever finds it in the trash after a crash."""
+
+    record: str
+    """The caller's own text, which names the table and the claim on it."""
+    upto: datetime | None
+    """A directory with a file modified after this is restored: another client wrote it. None: no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class InTrash:
+    """A directory that stays in the trash."""
+
+    prefix: str
+    """Where it was; empty if that is unknown."""
+    path: str
+    """Where it is, for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrashReport:
+    """What became of the directories that dead processes left in the trash."""
+
+    removed: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    kept: tuple[InTrash, ...] = ()
+    """Could be neither deleted nor restored; examined again by every recovery."""
+
+
+@dataclass(frozen=True, slots=True)
 class Replacement:
     """One of several conditional writes: `body` is written if the version there is the expected one."""
 
@@ -61,6 +103,15 @@ class Level:
     """Names, without the prefix and without a slash."""
     files: tuple[ObjectInfo, ...]
     """Keys are whole, as for every other call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The objects that one listing request returned, in the byte order of their keys."""
+
+    objects: tuple[ObjectInfo, ...]
+    is_last: bool
+    """Whether no object comes after these."""
 
 
 class ObjectStorage(Protocol):
@@ -82,6 +133,16 @@ class ObjectStorage(Protocol):
     @property
     def requests_at_once(self) -> int:
         """How many requests a caller should have under way at a time; 1 when waiting is no part of them."""
+
+    @property
+    def lists_in_order(self) -> bool:
+        """Whether a listing can start after any key and returns keys in byte order, as `list_after` needs."""
+
+    def now(self) -> datetime:
+        """Return the time by the store's own clock, which is also the clock of `modified`.
+
+        Costs a write and a look at what was written; some stores show whole seconds only.
+        """
 
     def read(self, key: str) -> Stored:
         """Return the object.
@@ -113,6 +174,18 @@ class ObjectStorage(Protocol):
         are not one change: others can see some of them done and some not, and so can who comes after a crash.
         """
 
+    def copy(self, source: str, target: str, *, share: bool) -> None:
+        """Copy an object to a fresh key, without sending its bytes through this process where possible.
+
+        With `share` a disk makes a hard link: changing either file in place then changes both. Stores that
+        have no conditional copy (S3) overwrite an existing target, so only use keys that nobody else uses.
+
+        Raises:
+            KeyNotFoundError: there is no source.
+            KeyExistsError: the target exists, possibly from the same copy after a retried request.
+            OutcomeUnknownError: no answer came; the object may have been copied.
+        """
+
     def reserve(self, count: int) -> AbstractContextManager[None]:
         """Make ready for so many objects that this thread writes in the block, also after deleting many.
 
@@ -133,11 +206,27 @@ class ObjectStorage(Protocol):
         `before_batch` is called before each one and stops the rest by raising.
         """
 
-    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
-        """Remove directories whole, if the store can take one away at once, and yield those that are gone.
+    def remove_directories(
+        self, claims: Mapping[str, TrashClaim], *, still_owned: Callable[[str], bool]
+    ) -> Iterator[Sequence[str]]:
+        """Remove directories, if the store can rename one, and yield in groups those that are gone.
 
-        They are told some at a time, while the next are being removed; any other stays where it is. `sure`
-        is asked when a directory was taken away, before anything in it is removed: if not, it is put back.
+        A directory is first renamed into the trash. Then `still_owned` is called with its prefix and its
+        files are compared with `upto`: it is restored unless both allow its removal. Once `still_owned` has
+        returned False for a prefix it must not return True for it again. A crash leaves directories in the
+        trash until `recover_trash`.
+
+        Raises:
+            InternalError: a directory could not be restored because its place is taken. It stays in the
+                trash. Raised after all other directories that were renamed have been removed or restored.
+        """
+
+    def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
+        """Delete or restore the directories that dead processes left in the trash.
+
+        `may_delete` is called with the prefix and the record of each directory for which the dead process
+        had not yet made sure that it could be deleted. Unless it returns True and no file is younger than
+        the claim allows, the directory is restored, or kept in the trash if its place is taken.
         """
 
     def is_occupied(self, prefix: str) -> bool:
@@ -161,6 +250,15 @@ class ObjectStorage(Protocol):
 
     def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield every object below the directory `prefix`, as a stream, in no promised order."""
+
+    def list_after(self, key: str) -> Page:
+        """Return up to 1000 objects of the whole root whose keys come after `key`, in one listing request.
+
+        "" starts at the beginning.
+
+        Raises:
+            UnsupportedOperationError: the store does not list in order (see `lists_in_order`).
+        """
 
     def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
         """Return those of `paths` that exist, in as few requests as the store allows.

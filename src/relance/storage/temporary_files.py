@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 import uuid
@@ -44,6 +45,22 @@ class TemporaryFiles:
                     write_new(files[number], body)
             sync_files(files)
             yield files
+        finally:
+            _remove(files)
+
+    @contextmanager
+    def copied(self, source: str) -> Iterator[str]:
+        """Yield a synced copy of a file, and remove it afterwards.
+
+        Raises:
+            FileNotFoundError: there is no source.
+        """
+        (target,) = files = self._names(1)
+        try:
+            write_new(target, b"")  # also makes the folder
+            shutil.copyfile(source, target)
+            sync_files(files)
+            yield target
         finally:
             _remove(files)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
 
@@ -17,7 +18,19 @@ from relance.errors import (
 )
 from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
-from relance.storage.protocol import Deleted, Level, ObjectInfo, ObjectStorage, Replacement, Stored, Version
+from relance.storage.protocol import (
+    CLOCK_KEY,
+    Deleted,
+    Level,
+    ObjectInfo,
+    ObjectStorage,
+    Page,
+    Replacement,
+    Stored,
+    TrashClaim,
+    TrashReport,
+    Version,
+)
 
 _T = TypeVar("_T")
 
@@ -62,6 +75,14 @@ class FaultyStorage:
     def requests_at_once(self) -> int:
         return self.inner.requests_at_once
 
+    @property
+    def lists_in_order(self) -> bool:
+        return self.inner.lists_in_order
+
+    def now(self) -> datetime:
+        self._reading("now", CLOCK_KEY)
+        return self.inner.now()
+
     def read(self, key: str) -> Stored:
         self._reading("read", key)
         return self.inner.read(key)
@@ -74,6 +95,9 @@ class FaultyStorage:
 
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
         return replace_each(self, changes)
+
+    def copy(self, source: str, target: str, *, share: bool) -> None:
+        self._write("copy", target, lambda: self.inner.copy(source, target, share=share))
 
     def reserve(self, count: int) -> AbstractContextManager[None]:
         return self.inner.reserve(count)
@@ -90,8 +114,13 @@ class FaultyStorage:
     ) -> Iterator[Deleted]:
         return delete_by_listing(self, prefix, before_batch, largest_batch)
 
-    def discard(self, prefixes: Sequence[str], *, sure: Callable[[str], bool]) -> Iterator[Sequence[str]]:
+    def remove_directories(
+        self, claims: Mapping[str, TrashClaim], *, still_owned: Callable[[str], bool]
+    ) -> Iterator[Sequence[str]]:
         return iter(())  # each file is to be deleted by a request that a fault can strike
+
+    def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
+        return self.inner.recover_trash(may_delete)
 
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)
@@ -110,6 +139,10 @@ class FaultyStorage:
     def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
         self._reading("list_recursive", prefix)
         return self.inner.list_recursive(prefix)
+
+    def list_after(self, key: str) -> Page:
+        self._reading("list_after", key)
+        return self.inner.list_after(key)
 
     def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
         self._reading("which_exist", ",".join(paths))

@@ -7,17 +7,16 @@ holds it against pylance.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from relance.catalog.layout import ManifestFile, NamingScheme, list_manifests, manifest_key
 from relance.clock import Clock
 from relance.config import StorageOptions
 from relance.errors import InternalError, KeyExistsError, KeyNotFoundError, OutcomeUnknownError
-from relance.listing.manifest_files import NamingScheme, list_manifests, manifest_key
-from relance.operations.lance_tables import StagedData, TableHead
-from relance.operations.new_table import WrittenData
-from relance.operations.written import require_written
+from relance.lance_io import StagedData, TableHead, VersionTakenError, WrittenData, require_written
 from relance.storage.protocol import ObjectStorage
 
 
@@ -28,12 +27,35 @@ class ModelVersion:
     token: str
     data: Any
     files: tuple[str, ...]
+    ours: bool = True
+    """Whether the transaction has the property that Relance's lifecycle gives it."""
+
+
+def encode_version(version: ModelVersion) -> bytes:
+    """Return the bytes of a manifest."""
+    fields = {
+        "token": version.token,
+        "data": version.data,
+        "files": list(version.files),
+        "ours": version.ours,
+    }
+    return json.dumps(fields).encode()
+
+
+def decode_version(body: bytes) -> ModelVersion:
+    """Return what a manifest says."""
+    fields = json.loads(body)
+    return ModelVersion(fields["token"], fields["data"], tuple(fields["files"]), fields["ours"])
 
 
 def read_version(storage: ObjectStorage, key: str) -> ModelVersion:
     """Return the manifest under `key`."""
-    fields = json.loads(storage.read(key).body)
-    return ModelVersion(fields["token"], fields["data"], tuple(fields["files"]))
+    return decode_version(storage.read(key).body)
+
+
+def key_of_version(directory: str, version: int) -> str:
+    """Return the key of a version's manifest."""
+    return manifest_key(directory, None, version, NamingScheme.V2)
 
 
 class ModelTables:
@@ -48,51 +70,63 @@ class ModelTables:
         return TableHead(manifests[-1].version, {}) if manifests else None
 
     def stage(
-        self, directory: str, data: Any, *, token: str, overwrite: bool, options: StorageOptions
+        self, directory: str, data: Any, *, token: str, version: int, options: StorageOptions
     ) -> StagedData:
         if isinstance(data, WrittenData):
-            return self._adopt(directory, data, token)
-        if not overwrite and list_manifests(self._storage, directory, None):
+            require_written(self._storage, directory, data)
+            files = tuple(f"{directory}/data/{each}" for each in sorted(data.files))
+            return StagedData(token, (), ModelVersion(token, data.schema, files))
+        if not version and list_manifests(self._storage, directory, None):
             raise InternalError("dataset already exists")
+        file = self.write_file(directory, token, data)
+        return StagedData(token, (file,), ModelVersion(token, data, (file,)))
+
+    def write_file(self, directory: str, token: str, data: Any) -> str:
+        """Write a data file and return its key."""
         file = f"{directory}/data/{token}.lance"
         self._storage.create(file, json.dumps(data).encode())
-        manifest = {"token": token, "data": data, "files": [file]}
-        return StagedData(token, (file,), json.dumps(manifest).encode())
-
-    def _adopt(self, directory: str, data: WrittenData, token: str) -> StagedData:
-        require_written(self._storage, directory, data)
-        files = [f"{directory}/data/{each}" for each in sorted(data.files)]
-        manifest = {"token": token, "data": data.schema, "files": files}
-        return StagedData(token, (), json.dumps(manifest).encode())
+        return file
 
     def commit(
-        self, directory: str, staged: StagedData, *, first: bool, timeout: timedelta, options: StorageOptions
-    ) -> int:
+        self, directory: str, staged: StagedData, *, version: int, timeout: timedelta, options: StorageOptions
+    ) -> None:
         deadline = self._clock.monotonic() + timeout.total_seconds()
-        while True:
-            manifests = [] if first else list_manifests(self._storage, directory, None)
-            version = manifests[-1].version + 1 if manifests else 1
-            if self._clock.monotonic() > deadline:
-                # As pylance with commit_timeout: nothing is sent any more once the time is over.
-                raise OutcomeUnknownError("the commit timed out")
-            try:
-                self._storage.create(manifest_key(directory, None, version, NamingScheme.V2), staged.commit)
-            except KeyExistsError as cause:
-                if first:
-                    raise InternalError("dataset already exists") from cause
-                continue
-            return version
+        self._put(directory, version, staged.commit, deadline)
 
-    def committed_version(self, directory: str, token: str, *, after: int) -> int | None:
-        for manifest in reversed(list_manifests(self._storage, directory, None)):
+    def restore(self, directory: str, version: int, *, token: str, timeout: timedelta) -> None:
+        deadline = self._clock.monotonic() + timeout.total_seconds()
+        try:
+            old = read_version(self._storage, key_of_version(directory, version))
+        except KeyNotFoundError as cause:
+            raise InternalError(f"version {version} is gone") from cause
+        self._put(directory, version + 1, ModelVersion(token, old.data, old.files), deadline)
+
+    def _put(self, directory: str, version: int, content: ModelVersion, deadline: float) -> None:
+        if self._clock.monotonic() > deadline:
+            # As pylance with commit_timeout: nothing is sent any more once the time is over.
+            raise OutcomeUnknownError("the commit timed out")
+        try:
+            self._storage.create(key_of_version(directory, version), encode_version(content))
+        except KeyExistsError as cause:
+            raise VersionTakenError(f"version {version} already exists") from cause
+
+    def committed_version(self, directory: str, tokens: Sequence[str], *, after: int) -> int | None:
+        for manifest, content in self._versions(directory):
             if manifest.version <= after:
                 return None
-            try:
-                if read_version(self._storage, manifest.info.key).token == token:
-                    return manifest.version
-            except KeyNotFoundError:
-                continue  # cleaned up
+            if content is not None and content.token in tokens:
+                return manifest.version
         return None
+
+    def has_foreign_version(self, directory: str) -> bool:
+        return any(content is not None and not content.ours for _, content in self._versions(directory))
+
+    def _versions(self, directory: str) -> Iterator[tuple[ManifestFile, ModelVersion | None]]:
+        for manifest in reversed(list_manifests(self._storage, directory, None)):
+            try:
+                yield manifest, read_version(self._storage, manifest.info.key)
+            except KeyNotFoundError:
+                yield manifest, None  # cleaned up
 
     def discard(self, staged: StagedData) -> None:
         self._storage.delete_many(staged.files)

@@ -7,14 +7,30 @@ class TestMyStorage(StorageContract):
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from relance.errors import InvalidInputError, KeyChangedError, KeyExistsError, KeyNotFoundError, RelanceError
+from relance.errors import (
+    InvalidInputError,
+    KeyChangedError,
+    KeyExistsError,
+    KeyNotFoundError,
+    RelanceError,
+    UnsupportedOperationError,
+)
 from relance.storage.probe import probe
-from relance.storage.protocol import ObjectStorage, Replacement, Version
+from relance.storage.protocol import (
+    CLOCK_KEY,
+    ObjectInfo,
+    ObjectStorage,
+    Replacement,
+    TrashClaim,
+    TrashReport,
+    Version,
+)
 
 
 class StorageContract:
@@ -140,8 +156,9 @@ class StorageContract:
             list(storage.delete_below("t", before_batch=stop, largest_batch=1))
         assert len(list(storage.list_recursive("t"))) == 3
 
-    def test_discard_removes_a_directory_whole_or_leaves_it(self, storage: ObjectStorage) -> None:
-        for key in ("t/a/b", "t/c", "tt/d", "u"):
+    def test_remove_directories_removes_one_completely_or_leaves_it(self, storage: ObjectStorage) -> None:
+        keys = {"t/a/b", "t/c", "tt/d", "u"}
+        for key in keys:
             storage.create(key, b"x")
         asked: list[str] = []
 
@@ -149,12 +166,22 @@ class StorageContract:
             asked.append(prefix)
             return False
 
-        assert [each for some in storage.discard(["t"], sure=refuse) for each in some] == []
-        assert {info.key for info in storage.list_recursive("")} == {"t/a/b", "t/c", "tt/d", "u"}
-        told = [each for some in storage.discard(["nothing", "t"], sure=lambda prefix: True) for each in some]
-        assert told == asked, "who takes it away asks, and who does not leaves it"
+        def removed(claims: dict[str, TrashClaim], still_owned: Callable[[str], bool]) -> list[str]:
+            groups = storage.remove_directories(claims, still_owned=still_owned)
+            return [prefix for group in groups for prefix in group]
+
+        assert removed({"t": TrashClaim("why", None)}, refuse) == []
+        assert {info.key for info in storage.list_recursive("")} == keys
+        newest = max(info.modified for info in storage.list_recursive("t") if info.modified)
+        young = TrashClaim("why", newest - timedelta(seconds=1))
+        assert removed({"t": young}, lambda prefix: True) == []
+        assert {info.key for info in storage.list_recursive("")} == keys
+        claims = {"nothing": TrashClaim("", None), "t": TrashClaim("why", newest)}
+        gone = removed(claims, lambda prefix: True)
+        assert gone == asked, "a store that renames a directory asks, and any other leaves it"
         left = {info.key for info in storage.list_recursive("")}
-        assert left == ({"tt/d", "u"} if told else {"t/a/b", "t/c", "tt/d", "u"})
+        assert left == ({"tt/d", "u"} if gone else keys)
+        assert storage.recover_trash(lambda prefix, record: True) == TrashReport()
 
     def test_what_is_written_after_a_reservation_is_written_as_ever(self, storage: ObjectStorage) -> None:
         version = storage.create("a", b"1")
@@ -184,6 +211,92 @@ class StorageContract:
         assert (info.key, info.size) == ("a", 5)
         assert info.modified is not None
         assert abs(datetime.now(UTC) - info.modified) < timedelta(minutes=5)
+
+    def test_read_shows_the_time_and_e_tag_of_a_listing(self, storage: ObjectStorage) -> None:
+        version = storage.create("d/a", b"one")
+        storage.replace("d/a", b"three", expected=version)
+        (listed,) = storage.list_recursive("")
+        assert listed.modified is not None
+        assert listed.e_tag is not None
+        found = storage.read("d/a")
+        assert ObjectInfo("d/a", len(found.body), found.modified, found.e_tag) == listed
+        assert storage.list_level("d").files == (listed,)
+        assert storage.head("d/a") == listed
+
+    def test_e_tag_changes_with_the_body(self, storage: ObjectStorage) -> None:
+        version = storage.create("a", b"one")
+        before = storage.read("a")
+        storage.replace("a", b"two", expected=version)
+        assert storage.read("a").e_tag != before.e_tag
+
+    def test_store_shows_its_own_time(self, storage: ObjectStorage) -> None:
+        start = datetime.now(UTC)
+        first = storage.now()
+        storage.create("a", b"x")
+        modified = storage.head("a").modified
+        assert modified is not None
+        last = storage.now()
+        assert first <= modified <= last
+        # Object stores show whole seconds, disks the time of the last timer interrupt.
+        assert start - timedelta(seconds=1) <= first <= datetime.now(UTC)
+        assert {info.key for info in storage.list_recursive("")} <= {"a", CLOCK_KEY}
+
+    @pytest.mark.parametrize("share", [True, False])
+    def test_copy_leaves_two_objects_with_the_same_body(self, storage: ObjectStorage, share: bool) -> None:
+        version = storage.create("t/a", b"one")
+        storage.create("t/empty", b"")
+        storage.copy("t/a", "u/v/a", share=share)
+        storage.copy("t/empty", "u/empty", share=share)
+        found = {info.key: info.size for info in storage.list_recursive("")}
+        assert found == {"t/a": 3, "t/empty": 0, "u/v/a": 3, "u/empty": 0}
+        storage.replace("t/a", b"changed", expected=version)
+        storage.delete("t/empty")
+        assert (storage.read("u/v/a").body, storage.read("u/empty").body) == (b"one", b"")
+
+    @pytest.mark.parametrize("share", [True, False])
+    def test_copy_of_a_missing_object_raises_and_writes_nothing(
+        self, storage: ObjectStorage, share: bool
+    ) -> None:
+        storage.create("d/a", b"one")
+        for missing in ("nothing", "no/such", "d"):
+            with pytest.raises(KeyNotFoundError):
+                storage.copy(missing, "target", share=share)
+        for keys in (("../a", "target"), ("d/a", "../target")):
+            with pytest.raises(InvalidInputError):
+                storage.copy(*keys, share=share)
+        assert [info.key for info in storage.list_recursive("")] == ["d/a"]
+
+    @pytest.mark.parametrize("share", [True, False])
+    def test_copy_to_a_taken_key_raises_where_the_store_can_tell(
+        self, storage: ObjectStorage, share: bool
+    ) -> None:
+        storage.create("a", b"one")
+        storage.create("b", b"two")
+        try:
+            storage.copy("a", "b", share=share)
+        except KeyExistsError:
+            assert storage.read("b").body == b"two"
+        else:
+            assert storage.name.startswith("s3://")
+
+    def test_list_after_continues_anywhere_in_byte_order(self, storage: ObjectStorage) -> None:
+        keys = ["n.control", "n.deleted", "n.lance-x", "n.lance/_versions/1", "n.lance/a", "n.lance0", "é/a"]
+        for key in reversed(keys):
+            storage.create(key, key.encode())
+        if not storage.lists_in_order:
+            with pytest.raises(UnsupportedOperationError):
+                storage.list_after("n.c")
+            return
+        listed = {info.key: info for info in storage.list_recursive("")}
+        for start in ("", "n", "n.c", "n.control", "n.lance", "n.lance/b", "n.lance0", "z", "é", "ü"):
+            page = storage.list_after(start)
+            assert [info.key for info in page.objects] == [
+                key for key in keys if key.encode() > start.encode()
+            ]
+            assert all(info == listed[info.key] for info in page.objects)
+            assert page.is_last
+        with pytest.raises(InvalidInputError):
+            storage.list_after("../n")
 
     def test_list_level_shows_files_with_sizes_and_directories_once(self, storage: ObjectStorage) -> None:
         storage.create("t.lance/data/1", b"x")

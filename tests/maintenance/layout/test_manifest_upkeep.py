@@ -13,11 +13,11 @@ from tests.support.jobs.compaction import quiet_context, quiet_ref, run
 from tests.support.modes import V1, V2
 from tests.support.roots import LocalPlace, S3Place, declare, local_place, names
 
+from relance.catalog.manifest.table import LanceManifest
+from relance.catalog.manifest.upkeep import keep_up, look_ahead
 from relance.errors import InvalidInputError, UnsupportedOperationError
 from relance.maintenance.layout.manifest_upkeep import MaintainManifest
 from relance.maintenance.maintain import maintain
-from relance.manifest.lance_manifest import LanceManifest
-from relance.manifest.upkeep import keep_up, look_ahead
 
 TABLES = [f"t{number:02}" for number in range(12)]
 

@@ -18,6 +18,7 @@ from tests.support.jobs.merging import merge_here
 from tests.support.patches import original, substitute
 from tests.support.roots import S3Place
 
+from relance.catalog.context import Context, open_context
 from relance.clock import SystemClock
 from relance.config import parse_properties
 from relance.errors import (
@@ -32,7 +33,6 @@ from relance.errors import (
 from relance.maintenance.merging.merge_commit import FENCE
 from relance.maintenance.merging.merge_plan import Clauses, MergeRequest, parse_clauses, plan_merge
 from relance.maintenance.merging.merge_tasks import NewRows, write_rows
-from relance.operations.context import Context, open_context
 from relance.operations.staging.commit import find_marked
 
 UPSERT = Clauses()

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from tests.support.jobs.lakes import JobLake
 from tests.support.modes import MODES
-from tests.support.patches import original, substitute
+from tests.support.patches import original, substitute, substituted
 from tests.support.roots import S3Place
 
+from relance.catalog.resolve import NotFound, SoftDeleted
 from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
@@ -24,7 +25,6 @@ from relance.errors import (
     ServiceUnavailableError,
     TableNotFoundError,
 )
-from relance.lifecycle.status import NotFound, SoftDeleted
 from relance.maintenance.removal.expired_drops import PurgedInTasks, PurgeDropped
 
 T = ("t",)
@@ -47,8 +47,7 @@ def _expired(root: JobLake, *names: str) -> None:
     for name in names:
         root.make(name, 1)
         root.append(name, 2)
-        root.catalog.drop_table({"id": [name], "context": {"ttl_ms": "1"}})
-    time.sleep(0.01)
+        root.drop_long_ago(name)
 
 
 def test_purge_job_removes_exactly_the_expired_tables(root: JobLake, way: int) -> None:
@@ -112,10 +111,9 @@ def test_every_dropped_generation_is_purged_but_not_the_current_table(tmp_path: 
     for _ in range(2):
         _expired(root, "t")
         root.catalog.declare_table({"id": ["t"]})
-        root.catalog.drop_table({"id": ["t"], "context": {"ttl_ms": "1"}})
+        root.drop_long_ago("t")
     root.catalog.declare_table({"id": ["t"]})
     kept = {each for each in root.table_keys() if root.location("t").rsplit("/", 1)[1] in each}
-    time.sleep(0.01)
     (result,) = root.run(PurgeDropped(giant_files=way), giant_seconds=0)
     assert result.error is None
     assert {each for each in root.table_keys() if "_t/" in each} == kept
@@ -144,7 +142,10 @@ def _purge_now(root: JobLake, job: PurgeDropped) -> None:
 
 
 @pytest.mark.deep
-def test_purge_of_a_dead_process_is_taken_over_after_its_lease(tmp_path: Path, way: int) -> None:
+def test_purge_of_a_dead_process_is_taken_over_after_its_lease(
+    tmp_path: Path, way: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    substitute(monkeypatch, "claim.margin", timedelta(0))
     for mode in MODES.values():
         root = JobLake(str(tmp_path / f"root{len(mode)}"), {**mode, **SHORT})
         _expired(root, "t")
@@ -221,7 +222,8 @@ def test_purge_job_works_on_s3(s3: S3Place, way: int) -> None:
     root.make("live", 5)
     kept = root.table_keys()
     _expired(root, "a", "b")
-    results = root.run(PurgeDropped(giant_files=way, rate_limit=1000), giant_seconds=0)
+    with substituted("retention.margin", timedelta(0)):  # nobody can date an object on S3
+        results = root.run(PurgeDropped(giant_files=way, rate_limit=1000), giant_seconds=0)
     assert [each.error for each in results] == [None] * 2
     assert root.table_keys() == kept
     assert root.values("live") == [5]

@@ -46,7 +46,7 @@ def test_delete_succeeds_although_the_store_fails_after_its_commit(
 
     def last(*arguments: Any, **named: Any) -> Any:
         counts = real(*arguments, **named)
-        substitute(monkeypatch, "rows.visible_table", unavailable)
+        substitute(monkeypatch, "rows.find_table", unavailable)
         monkeypatch.setattr(lance.LanceDataset, "read_transaction", unavailable)
         return counts
 

@@ -29,7 +29,7 @@ from tests.support.modes import V1, V2
 from tests.support.patches import substitute
 from tests.support.roots import refused
 
-from relance.operations.migration import MigrationProgress
+from relance.catalog.repair import MigrationProgress
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tests.support.lakes import Lake
 from tests.support.roots import refused
 
 from relance import DirectoryNamespace
-from relance.lifecycle.status import SoftDeleted
+from relance.catalog.resolve import SoftDeleted
 
 
 @pytest.fixture

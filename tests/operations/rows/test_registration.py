@@ -309,7 +309,7 @@ class TestOverwrite:
         lance.write_dataset(numbers(1, 2), str(compatible.folder / "loose"))
 
         with monkeypatch.context() as patches:
-            substitute(patches, "row_registration.register", interrupt)
+            substitute(patches, "registration.free_name", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 register(catalog, "t", "loose", mode="overwrite")
         assert_gone(compatible.open(), "t")

@@ -133,6 +133,7 @@ class TestDirectories:
             catalog.undrop_table([name, f"new {name}"], new_id=ident(path))
             assert_whole(lake.open(), path, 1, 2)
             drop(catalog, path, purge="true")
+        catalog.purge_tables([each.id for each in catalog.list_dropped_tables()], force=True)
         assert lake.directories() == set()
 
 

@@ -15,6 +15,8 @@ from lance.schema import LanceSchema
 from tests.support.patches import substitute
 
 from relance import DirectoryNamespace
+from relance.catalog.context import Context, open_context
+from relance.catalog.resolve import Exists
 from relance.clock import SystemClock
 from relance.config import parse_properties
 from relance.errors import (
@@ -26,8 +28,6 @@ from relance.errors import (
     TableNotFoundError,
     TableSchemaValidationError,
 )
-from relance.lifecycle.status import Exists
-from relance.operations.context import Context, open_context
 from relance.operations.fields import fields_of
 from relance.operations.staging.commit import abort_write, commit_write, landed_version
 from relance.operations.staging.plan import FileOptions, WriteMode, WritePlan, WriteRequest, plan_write

@@ -11,11 +11,12 @@ import pytest
 from tests.support.patches import substitute
 from tests.support.policy.lakes import ROWS, PolicyLake, rows_of_days
 
-from relance.locations import LAYOUT_KEY
+from relance.catalog.layout import flag_root
 from relance.maintenance.execute import Progress
 from relance.maintenance.runner import ThreadRunner
 from relance.policy.facts import TableState
 from relance.policy.pipeline.gather import gather
+from relance.storage.local_disk import LocalDiskStorage
 
 MANY = 300
 
@@ -91,7 +92,7 @@ def test_facts_of_many_tables_are_gathered_in_windows(
     lance.write_dataset(rows_of_days(), tmp_path / "model")
     root = tmp_path / "lake"
     root.mkdir()
-    (root / LAYOUT_KEY).write_text("{}")
+    flag_root(LocalDiskStorage(str(root)))
     for number in range(MANY):
         shutil.copytree(tmp_path / "model", root / f"t{number}.lance")
     told: list[Progress] = []

@@ -50,6 +50,12 @@ class _Clock:
     def monotonic(self) -> float:
         return 0.0
 
+    def sleep(self, seconds: float) -> None:
+        """Nothing waits."""
+
+    def at_store(self, moment: datetime) -> datetime:
+        return moment
+
 
 def test_repeat_works_immediately_and_then_at_intervals_until_stopped() -> None:
     stop, done, due = threading.Event(), [], list[datetime]()

@@ -14,6 +14,7 @@ import pytest
 from tests.support.patches import original, substitute
 
 from relance import DirectoryNamespace
+from relance.catalog.context import Context, open_context
 from relance.clock import SystemClock
 from relance.config import parse_properties
 from relance.errors import (
@@ -22,7 +23,6 @@ from relance.errors import (
     InvalidTableStateError,
     OutcomeUnknownError,
 )
-from relance.operations.context import Context, open_context
 from relance.operations.staging.plan import WriteMode, WriteRequest, plan_write
 from relance.operations.staging.tasks import write_batches
 from relance.spark.streaming.progress import (

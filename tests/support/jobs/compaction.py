@@ -11,10 +11,10 @@ from tests.support.jobs.rows import ref_to
 from tests.support.roots import Place
 from tests.support.rows import quiet_settings
 
+from relance.catalog.context import Context
 from relance.maintenance.execute import Run
 from relance.maintenance.runner import ThreadRunner, open_catalog
 from relance.maintenance.work import CatalogRef, Job, Result
-from relance.operations.context import Context
 
 EACH = 100
 """Rows of a fragment."""

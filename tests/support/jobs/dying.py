@@ -21,11 +21,11 @@ from tests.support.patches import substitute_for_good
 from tests.support.paths import REPOSITORY
 from tests.support.roots import Place
 
+from relance.catalog.context import Context
 from relance.maintenance import Compact, DeleteRows, Effect, Estimate, RefreshIndexes, UpdateRows
 from relance.maintenance.execute import Run
 from relance.maintenance.runner import ThreadRunner, open_catalog
 from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
-from relance.operations.context import Context
 
 JOBS: dict[str, Job] = {
     "delete": DeleteRows("id % 3 = 0"),

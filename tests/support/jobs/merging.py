@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from relance.catalog.context import Context
 from relance.maintenance.merging.merge_commit import Work
 from relance.maintenance.merging.merge_here import HereEngine
 from relance.maintenance.merging.merge_plan import Clauses, MergePlan, MergeRequest
 from relance.maintenance.merging.merge_rows import check_rows, fitted
 from relance.maintenance.merging.merges import MergeResult, run_merge
-from relance.operations.context import Context
 
 
 class Interrupted(HereEngine):

@@ -20,8 +20,8 @@ from tests.support.machines.lifecycle import answer
 from tests.support.models.manifest import Data, Drop, Id, ManifestModel
 
 import relance
+from relance.catalog.resolve import Exists, NotFound, SoftDeleted, TableStatus
 from relance.errors import NamespaceNotFoundError, TableNotFoundError
-from relance.lifecycle.status import Exists, NotFound, SoftDeleted, TableStatus
 
 NAMESPACES: tuple[Id, ...] = (("sales",), ("sales", "eu"), ("ops",))
 TABLES: tuple[Id, ...] = (
@@ -71,10 +71,10 @@ class CatalogMachine(TwoClients):
     def advance(self, step: timedelta) -> None:
         TIME.advance(step)
 
-    def later(self, who: int) -> datetime:
-        """Let a moment pass, so that no two drops have one time, and return the time that a client sees."""
+    def later(self) -> datetime:
+        """Let a moment pass, so that no two drops have one time, and return the time by the store's clock."""
         self.advance(TICK)
-        return self.now(who)
+        return TIME.now()
 
     def seen(self, key: Id, location: str | None) -> Data:
         """Return the visible table, after a look at where it is said to be: it never moves."""
@@ -112,6 +112,8 @@ class CatalogMachine(TwoClients):
         if status is not None:
             shown = new or key
             assert status == (Exists(shown) if self.model.table(shown) else NotFound(shown))
+            if self.model.table(shown):  # perhaps a copy
+                self.seen(shown, self.clients[who].describe_table({"id": list(shown)}).location)
 
     def note_cascade(self, cascade: str, dropped: list[SoftDeleted]) -> None:
         """Note the ids of the drops that one call made."""
@@ -153,7 +155,7 @@ class CatalogMachine(TwoClients):
         assert names == self.model.tables_in(key, include_declared=False)
 
     def look_at_the_dropped(self, namespace: Id, who: int, days: int) -> None:
-        client, at = self.clients[who], self.now(who)
+        client, at = self.clients[who], TIME.now()
         due = self.model.due(at)
         assert ids(client.list_purgable_tables()) == [each.id for each in due]
         cut_off = at - timedelta(days=days)
@@ -215,7 +217,8 @@ class CatalogMachine(TwoClients):
         if not root.is_dir():
             return
         found = {each.name for each in root.iterdir() if each.is_dir()} - {"__manifest", ".relance-local"}
-        assert found == {each.directory for each in self.model.directories()}
+        known = {each.directory for each in self.model.directories()}
+        assert found == known, (found - known, known - found)
 
 
 def choose(which: int, among: Sequence[_T]) -> _T:

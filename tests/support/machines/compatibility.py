@@ -18,8 +18,8 @@ from tests.support.models.compatibility import CompatibilityModel, State
 from tests.support.models.manifest import Error
 from tests.support.roots import stream_of
 
+from relance.catalog.repair import Problem
 from relance.errors import TableAlreadyExistsError
-from relance.operations.findings import Problem
 
 NAMES = tuple(each[0] for each in TABLES if len(each) == 1)
 NAME = st.sampled_from(NAMES)
@@ -55,7 +55,7 @@ class CompatibilityMachine(ManifestMachine):
     @rule(which=WHICH)
     def drop_in_directory(self, which: int) -> None:
         name = self.some_name(which, State.OPEN)
-        self.touched, at = {(name,)}, self.later(0)
+        self.touched, at = {(name,)}, self.later()
         expected = self.model.drop_in_directory(name, at)
         response = answer(expected, lambda: self.plain.drop_table({"id": [name]}))
         if response is not None:

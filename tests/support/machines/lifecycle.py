@@ -6,9 +6,11 @@ them is known beforehand. The clients' clocks differ, and one rule moves the tim
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -21,9 +23,9 @@ from tests.support.models.reference import CLOCK_SKEW, Error, Hidden, ReferenceM
 from tests.support.roots import numbers, stream_of
 
 import relance
+from relance.catalog.repair import Problem
+from relance.catalog.resolve import Exists, NotFound, SoftDeleted
 from relance.errors import RelanceError
-from relance.lifecycle.status import Exists, NotFound, SoftDeleted
-from relance.operations.findings import Problem
 
 NAMES = ("orders", "users", "événements")
 TTLS = (None, timedelta(0), timedelta(minutes=10), timedelta(days=2))
@@ -96,7 +98,7 @@ class LifecycleMachine(TwoClients):
     @rule(name=NAME, who=WHO, mode=st.sampled_from(["create", "exist_ok", "overwrite"]))
     def create(self, name: str, who: int, mode: str) -> None:
         self.touched, data = name, self.new_rows()
-        expected = self.model.create(name, mode, data)
+        expected = self.model.create(name, mode, data, TIME.now())
         request = {"id": [name], "mode": mode}
         response = answer(expected, lambda: self.clients[who].create_table(request, stream_of(*data)))
         if response is not None:
@@ -112,7 +114,7 @@ class LifecycleMachine(TwoClients):
     @rule(name=NAME, who=WHO)
     def declare(self, name: str, who: int) -> None:
         self.touched = name
-        expected = self.model.declare(name, self.now(who))
+        expected = self.model.declare(name, TIME.now())
         answer(expected, lambda: self.clients[who].declare_table({"id": [name]}))
 
     @precondition(lambda self: any(entry.only_declared for entry in self.model.entries.values()))
@@ -126,33 +128,34 @@ class LifecycleMachine(TwoClients):
         lance.write_dataset(
             numbers(*data), place.location, mode="create", storage_options=place.storage_options
         )
-        self.model.write_declared(name, data)
+        self.model.write_declared(name, data, TIME.now())
 
     @rule(name=NAME, who=WHO, ttl=st.sampled_from(TTLS))
     def drop(self, name: str, who: int, ttl: timedelta | None) -> None:
         self.touched, at = name, self.now(who)
         context = {} if ttl is None else {"ttl_ms": str(ttl // timedelta(milliseconds=1))}
-        expected = self.model.drop(name, at, ttl)
+        expected = self.model.drop(name, TIME.now(), ttl)
         response = answer(expected, lambda: self.clients[who].drop_table({"id": [name], "context": context}))
         if response is not None:
-            due = self.model.entries[name].purge_after
+            # By the client's own clock: the store's is not asked.
             assert response.properties["deleted_at_ms"] == str(millis(at))
+            due = at + self.model.entries[name].ttl
             assert response.properties["purge_after_ms"] == str(millis(due))
 
     @rule(name=NAME, who=WHO)
     def drop_and_purge(self, name: str, who: int) -> None:
-        self.touched, at = name, self.now(who)
-        expected = self.model.drop(name, at, None)
+        self.touched = name
+        expected = self.model.drop(name, TIME.now(), None)
         request = {"id": [name], "context": {"purge": "true"}}
         response = answer(expected, lambda: self.clients[who].drop_table(request))
         if response is not None:
             assert response.properties["purged"] == "true"
-            self.purged(name, at)
+            self.purged(name)
 
     @rule(name=NAME, who=WHO)
     def undrop(self, name: str, who: int) -> None:
         self.touched = name
-        expected = self.model.undrop(name)
+        expected = self.model.undrop(name, TIME.now())
         status = answer(expected, lambda: self.clients[who].undrop_table([name]))
         if status is not None:
             assert status == (Exists((name,)) if self.model.entries[name].visible else NotFound((name,)))
@@ -160,7 +163,7 @@ class LifecycleMachine(TwoClients):
     @rule(name=NAME, who=WHO, force=FLAG)
     def purge(self, name: str, who: int, force: bool) -> None:
         self.touched = name
-        expected = self.model.purge(name, self.now(who), force=force)
+        expected = self.model.purge(name, TIME.now(), force=force)
         result = answer(expected, lambda: self.clients[who].purge_table([name], force=force))
         if result is not None:
             assert result.purged
@@ -169,19 +172,16 @@ class LifecycleMachine(TwoClients):
 
     @rule(who=WHO, dry_run=FLAG)
     def purge_all_that_are_due(self, who: int, dry_run: bool) -> None:
-        due = self.model.purgeable(self.now(who))
-        for name in due:
-            # Whichever clock is ahead: the time has passed for the client that dropped it too.
-            assert self.model.entries[name].purge_after <= min(self.now(0), self.now(1))
+        due = self.model.purgeable(TIME.now())
         results = self.clients[who].purge_tables(dry_run=dry_run)
         assert [result.id for result in results] == [(name,) for name in due]
         assert all(result.error is None for result in results)
         for name in () if dry_run else due:
-            self.purged(name, self.now(who))
+            self.purged(name)
 
-    def purged(self, name: str, at: datetime) -> None:
+    def purged(self, name: str) -> None:
         """Note a purge that must have worked."""
-        assert self.model.purge(name, at, force=True) is None
+        assert self.model.purge(name, TIME.now(), force=True) is None
         self.close_handles(name)
 
     def close_handles(self, name: str) -> None:
@@ -190,7 +190,7 @@ class LifecycleMachine(TwoClients):
     @rule(name=NAME, who=WHO)
     def deregister(self, name: str, who: int) -> None:
         self.touched = name
-        expected = self.model.deregister(name, self.now(who))
+        expected = self.model.deregister(name)
         answer(expected, lambda: self.clients[who].deregister_table({"id": [name]}))
 
     @rule(name=NAME, who=WHO, mode=st.sampled_from(["create", "overwrite"]))
@@ -223,10 +223,10 @@ class LifecycleMachine(TwoClients):
         client, at = self.clients[who], self.now(who)
         with_data = client.list_tables({"id": [], "include_declared": False}).tables
         assert list(with_data) == self.model.visible(include_declared=False)
-        due = self.model.purgeable(at)
+        due = self.model.purgeable(TIME.now())
         assert _ids(client.list_purgable_tables()) == due
         cut_off = at - timedelta(days=days)
-        dropped_at = {name: self.model.entries[name].deleted_at or at for name in due}
+        dropped_at = {name: self.model.entries[name].dropped_at or at for name in due}
         assert _ids(client.list_purgable_tables(cut_off)) == [
             name for name in due if dropped_at[name] < cut_off
         ]
@@ -253,7 +253,7 @@ class LifecycleMachine(TwoClients):
         if self.model.entries[name].live:
             self.touched, data = name, self.new_rows()
             self.open(name, who).insert(numbers(*data), mode="append")
-            self.model.append(name, data)
+            self.model.append(name, data, TIME.now())
 
     @precondition(lambda self: self.handles)
     @rule(name=NAME)
@@ -264,7 +264,7 @@ class LifecycleMachine(TwoClients):
             if handle.name == name and handle.version == latest:
                 data = self.new_rows()
                 handle.dataset.insert(numbers(*data), mode="append")
-                self.model.append(name, data)
+                self.model.append(name, data, TIME.now())
                 handle.version, handle.expected = latest + 1, self.head(name)
                 return
 
@@ -273,11 +273,9 @@ class LifecycleMachine(TwoClients):
 
     @rule(who=WHO, dry_run=FLAG)
     def sweep(self, who: int, dry_run: bool) -> None:
-        at = self.now(who)
-        if self.model.age_is_unclear(at):
-            return
+        at = TIME.now()
         expected = self.model.sweepable(at) if dry_run else self.model.sweep(at)
-        assert self.clients[who].sweep_markers(dry_run=dry_run) == sorted(expected)
+        assert self.clients[who].sweep_markers(dry_run=dry_run) == expected
 
     @rule(who=WHO, repair=FLAG)
     def scrub(self, who: int, repair: bool) -> None:
@@ -310,7 +308,7 @@ class LifecycleMachine(TwoClients):
         expected = [
             (
                 name,
-                entries[name].deleted_at,
+                entries[name].dropped_at,
                 entries[name].purge_after,
                 entries[name].dropped_version,
                 "deleted",
@@ -323,6 +321,11 @@ class LifecycleMachine(TwoClients):
                 for each in client.list_dropped_tables()
             ]
             assert found == expected
+
+    @invariant()
+    def markers_lie_beside_dropped_tables_only(self) -> None:
+        if self.read_all:
+            assert _lifecycle_files(Path(self.properties["root"])) == self.model.files()
 
     @invariant()
     def visible_tables_have_their_rows(self) -> None:
@@ -350,6 +353,11 @@ def answer(expected: Error, call: Callable[[], Any]) -> Any:
         return None
     assert expected is None, f"expected {expected}, got {result}"
     return result
+
+
+def _lifecycle_files(root: Path) -> set[str]:
+    names = os.listdir(root) if root.exists() else []
+    return {name for name in names if name.endswith((".deleted", ".control"))}
 
 
 def _ids(found: list[SoftDeleted]) -> list[str]:

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 from tests.support.machines.base import WHO, millis
 from tests.support.machines.clients import ANY, NAMESPACES, TABLES, CatalogMachine, Handle, choose
-from tests.support.machines.clock import OffsetClock
+from tests.support.machines.clock import TIME, OffsetClock
 from tests.support.machines.lifecycle import STEPS, TTLS, answer
 from tests.support.models.manifest import CLOCK_SKEW, Error, Id
 from tests.support.roots import numbers, stream_of
 
+from relance.catalog.repair import Problem
 from relance.errors import NamespaceNotFoundError, TableNotFoundError
-from relance.operations.findings import Problem
 
 BEGINNINGS = ("nothing", "live", "declared", "dropped while open", "dropped twice")
 
@@ -119,7 +119,7 @@ class ManifestMachine(CatalogMachine):
         dataset = answer(expected, lambda: self.write(key, who, data, mode="create"))
         if dataset is not None:
             place = self.clients[who].describe_table({"id": list(key)})
-            self.seen(key, place.location).versions.append(data)
+            self.seen(key, place.location).write(data, {})
 
     def write(self, key: Id, who: int, rows: list[int], *, mode: str) -> Any:
         client = self.clients[who]
@@ -135,7 +135,7 @@ class ManifestMachine(CatalogMachine):
         lance.write_dataset(
             numbers(*data), place.location, mode="create", storage_options=place.storage_options
         )
-        self.seen(key, place.location).versions.append(data)
+        self.seen(key, place.location).write(data, {})
 
     @rule(which=WHICH, who=WHO, mode=st.sampled_from(["append", "overwrite"]))
     def write_with_pylance(self, which: int, who: int, mode: str) -> None:
@@ -148,7 +148,7 @@ class ManifestMachine(CatalogMachine):
         if mode == "append":
             table.append(data)
         else:
-            table.versions.append(data)
+            table.write(data, {})
 
     # Tables go, and come back.
 
@@ -157,7 +157,7 @@ class ManifestMachine(CatalogMachine):
         self.drop(self.some_table(which), who, ttl, purge=purge)
 
     def drop(self, key: Id, who: int, ttl: timedelta | None, *, purge: bool = False) -> None:
-        self.touched, at = {key}, self.later(who)
+        self.touched, at = {key}, self.later()
         context = {} if ttl is None else {"ttl_ms": str(ttl // timedelta(milliseconds=1))}
         if purge:
             context["purge"] = "true"
@@ -168,8 +168,10 @@ class ManifestMachine(CatalogMachine):
         if response is not None:
             drop = self.model.drops[-1]
             drop.deletion_id = response.properties["deletion_id"]
-            assert response.properties["deleted_at_ms"] == str(millis(at))
-            assert response.properties["purge_after_ms"] == str(millis(drop.purge_after))
+            # A drop in a home directory does not ask the store for its time.
+            shown = self.now(who) if drop.data.home else at
+            assert response.properties["deleted_at_ms"] == str(millis(shown))
+            assert response.properties["purge_after_ms"] == str(millis(shown + drop.ttl))
             assert before is None or before.properties.items() <= response.properties.items()
             assert response.location == drop.data.location
             if purge:
@@ -192,7 +194,7 @@ class ManifestMachine(CatalogMachine):
     def purge(self, which: int, who: int, force: bool) -> None:
         key = self.some_dropped(which)
         self.touched = {key}
-        expected = self.model.purge(key, self.now(who), force=force)
+        expected = self.model.purge(key, TIME.now(), force=force)
         result = answer(expected, lambda: self.clients[who].purge_table(key, force=force))
         if result is not None:
             assert result.purged
@@ -202,15 +204,12 @@ class ManifestMachine(CatalogMachine):
 
     @rule(who=WHO, dry_run=FLAG)
     def purge_all_that_are_due(self, who: int, dry_run: bool) -> None:
-        due = self.model.due(self.now(who))
-        for each in due:
-            # Whichever clock is ahead: the time has passed for the client that dropped it too.
-            assert each.purge_after <= min(self.now(0), self.now(1))
+        due = self.model.due(TIME.now())
         results = self.clients[who].purge_tables(dry_run=dry_run)
         assert [result.id for result in results] == [each.id for each in due]
         assert all(result.error is None and result.files for result in results)
         if not dry_run:
-            self.model.purge_due(self.now(who))
+            self.model.purge_due(TIME.now())
             self.close_handles()
 
     # Names.
@@ -219,11 +218,17 @@ class ManifestMachine(CatalogMachine):
     def rename(self, which: int, who: int, new: Id) -> None:
         key = self.some_table(which)
         self.touched = {key, new}
+        self.later()
+        drops = list(self.model.drops)
         expected = self.model.rename(key, new)
         request: dict[str, Any] = {"id": list(key), "new_table_name": new[-1]}
         if key[:-1] != new[:-1]:
             request["new_namespace_id"] = list(new[:-1])
         answer(expected, lambda: self.clients[who].rename_table(request))
+        for drop in self.model.drops:
+            if drop not in drops:  # a root table was copied
+                drop.deletion_id = self.clients[who].list_dropped_tables()[-1].deletion_id
+                self.seen(new, self.clients[who].describe_table({"id": list(new)}).location)
 
     @rule(which=WHICH, who=WHO)
     def deregister(self, which: int, who: int) -> None:
@@ -277,7 +282,7 @@ class ManifestMachine(CatalogMachine):
 
     @rule(key=NAMESPACE, who=WHO, ttl=TTL, restrict=SELDOM, skip=FLAG)
     def drop_namespace(self, key: Id, who: int, ttl: timedelta | None, restrict: bool, skip: bool) -> None:
-        self.touched, at = set(self.model.inside(key)), self.later(who)
+        self.touched, at = set(self.model.inside(key)), self.later()
         expected = self.model.drop_namespace(key, at, ttl, cascade=not restrict)
         missing = skip and expected is NamespaceNotFoundError
         request: dict[str, Any] = {

@@ -9,21 +9,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from tests.support.machines.clock import TIME
 from tests.support.models.manifest import DROP_TTL, Data, Drop, Error, Id, ManifestModel
 
 from relance.errors import InvalidTableStateError, TableAlreadyExistsError, TableNotFoundError
 
 
 class State(StrEnum):
-    """What the marker beside a directory says."""
+    """What marker, arbiter and the files inside say of a directory."""
 
     OPEN = "open"
     """Nothing is hidden; a table may be there or not."""
     DROPPED = "dropped"
     DEREGISTERED = "deregistered"
     PURGED = "purged"
-    MOVED = "moved"
-    """A row decides about what lies there."""
+    NOWHERE = "nowhere"
+    """A table in a namespace has no such directory."""
 
 
 @dataclass(slots=True)
@@ -48,12 +49,14 @@ class CompatibilityModel(ManifestModel):
 
     def home(self, key: Id) -> Home:
         """Return the directory of a name; one that leads nowhere for names in a namespace."""
-        return self.homes.get(key[0], Home(state=State.MOVED)) if len(key) == 1 else Home(state=State.MOVED)
+        return (
+            self.homes.get(key[0], Home(state=State.NOWHERE)) if len(key) == 1 else Home(state=State.NOWHERE)
+        )
 
     def home_of(self, data: Data) -> Home | None:
-        """Return the home that a table is in, if the marker beside it decides about it."""
+        """Return the home that a table is in."""
         home = self.homes.get(data.home or "")
-        return home if home is not None and home.data is data and home.state is not State.MOVED else None
+        return home if home is not None and home.data is data else None
 
     def table(self, key: Id) -> Data | None:
         if key in self.rows or key in self.spaces:
@@ -105,12 +108,11 @@ class CompatibilityModel(ManifestModel):
         if home is None:
             super().show(drop, target)
             return
-        self.drops.remove(drop)
         if target == drop.id:
+            self.drops.remove(drop)
             home.state = State.DEREGISTERED if drop.was_deregistered else State.OPEN
         else:
-            home.state = State.MOVED
-            self.rows[target] = drop.data
+            self.rows[target] = _copy(drop.data)  # the drop stays
 
     def revive(self, drop: Drop) -> None:
         drop.was_deregistered = False  # the new table is not, whatever the dropped one was
@@ -133,10 +135,12 @@ class CompatibilityModel(ManifestModel):
     def take(self, key: Id) -> Data:
         if key in self.rows:
             return super().take(key)
+        # A copy gets the new name; the old one is dropped.
         home = self.home(key)
         assert home.data is not None
-        home.state = State.MOVED
-        return home.data
+        copy = _copy(home.data)
+        self._drop_home(key, TIME.now(), self._ttl(key, home.data, None))
+        return copy
 
     def loosen(self, key: Id) -> None:
         if key in self.rows:
@@ -148,12 +152,11 @@ class CompatibilityModel(ManifestModel):
 
     def is_loose(self, data: Data) -> bool:
         home = self.home_of(data)
-        return data in self.loose if home is None else home.state is State.DEREGISTERED
+        if home is None:
+            return data in self.loose
+        return home.state is State.DEREGISTERED and data not in self.rows.values()
 
     def adopt(self, key: Id, data: Data) -> None:
-        home = self.home_of(data)
-        if home is not None:
-            home.state = State.MOVED
         super().adopt(key, data)
 
     # Calls that differ.
@@ -174,13 +177,17 @@ class CompatibilityModel(ManifestModel):
         drop.version, home.state = len(home.data.versions), State.DROPPED
         self.drops.append(drop)
 
+    def rename(self, key: Id, target: Id) -> Error:
+        data = self.table(key)
+        if key != target and data is not None and key not in self.rows and data.protected:
+            return InvalidTableStateError
+        return super().rename(key, target)
+
     def purge(self, key: Id, at: datetime, *, force: bool) -> Error:
         home = self.home(key)
         nothing_else = not self.dropped_tables(key) and not self.table(key)
         if nothing_else and home.state is State.DEREGISTERED and home.data is not None:
-            if force:
-                self.empty(home.data)
-            return None if force else InvalidTableStateError
+            return InvalidTableStateError  # it has to be dropped first
         return super().purge(key, at, force=force)
 
     def register(self, key: Id, data: Data, mode: str, properties: dict[str, str]) -> Error:
@@ -209,7 +216,7 @@ class CompatibilityModel(ManifestModel):
 
     def create_in_directory(self, name: str, mode: str, rows: list[int]) -> Error:
         home = self.homes[name]
-        if home.state in {State.DEREGISTERED, State.MOVED}:
+        if home.state in {State.DEREGISTERED}:
             return TableAlreadyExistsError
         if home.shown and home.shown.versions:
             return self._create_over(home.shown, mode, rows, {})
@@ -231,7 +238,7 @@ class CompatibilityModel(ManifestModel):
 
     def undrop_in_directory(self, name: str) -> Error:
         home = self.homes[name]
-        if home.shown:
+        if home.shown or home.state is State.DEREGISTERED:
             return TableAlreadyExistsError
         if home.state is not State.DROPPED:
             return TableNotFoundError
@@ -241,3 +248,8 @@ class CompatibilityModel(ManifestModel):
     def _drop_at(self, name: str) -> Drop:
         data = self.homes[name].data
         return next(each for each in self.drops if each.what is data)
+
+
+def _copy(data: Data) -> Data:
+    """Return a table with the same versions in a directory of its own."""
+    return Data(list(data.versions), dict(data.properties), data.protected)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from tests.support.machines.clock import TIME
+
 from relance.errors import (
     InvalidInputError,
     InvalidTableStateError,
@@ -24,6 +26,10 @@ from relance.errors import (
 
 DROP_TTL = timedelta(days=7)
 CLOCK_SKEW = timedelta(minutes=5)
+"""By how much the clients' clocks differ; the store's clock decides, so nothing depends on it."""
+
+MARGIN = timedelta(minutes=1)
+"""How long after the end of its period a table is still not purged."""
 
 TTL_PROPERTY = "drop_ttl"
 TTL_OF_PROPERTY = {"1d": timedelta(days=1), "0": timedelta(0)}
@@ -46,6 +52,12 @@ class Data:
     """As clients are told; it never changes."""
     home: str | None = None
     """Compatibility mode: it lies in the directory of this name."""
+    written_at: datetime | None = None
+    """When the newest version was written, by the store's clock."""
+
+    def __post_init__(self) -> None:
+        if self.versions and self.written_at is None:
+            self.written_at = TIME.now()
 
     @property
     def directory(self) -> str:
@@ -55,11 +67,12 @@ class Data:
     def write(self, rows: list[int], properties: dict[str, str]) -> None:
         """Add a version that replaces the rows, and new properties if there are any."""
         self.versions.append(rows)
+        self.written_at = TIME.now()
         self.properties = dict(properties) or self.properties
 
     def append(self, rows: list[int]) -> None:
         """Note an append through a handle; handles do not know of the lifecycle."""
-        self.versions.append(sorted(self.versions[-1] + rows))
+        self.write(sorted(self.versions[-1] + rows), {})
 
 
 @dataclass(slots=True, eq=False)
@@ -97,12 +110,13 @@ class Drop:
         return self.deleted_at + self.ttl
 
     def is_due(self, at: datetime) -> bool:
-        """Tell whether its time has passed, whichever clock is ahead."""
-        return self.purge_after <= at - CLOCK_SKEW
+        """Tell whether its retention period ended, which begins anew with a write after the drop."""
+        written = self.what.written_at if isinstance(self.what, Data) else None
+        return max(self.deleted_at, written or self.deleted_at) + self.ttl + MARGIN <= at
 
 
 class ManifestModel:
-    """A catalog whose rows decide about everything. Calls take the time of the client that makes them."""
+    """A catalog whose rows decide about everything. Calls take the time by the store's clock."""
 
     def __init__(self) -> None:
         self.spaces: dict[Id, Space] = {}

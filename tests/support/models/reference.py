@@ -6,28 +6,29 @@ code is used here, except its error classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from relance.errors import InvalidTableStateError, RelanceError, TableAlreadyExistsError, TableNotFoundError
 
 DROP_TTL = timedelta(days=7)
 CLOCK_SKEW = timedelta(minutes=5)
-QUARANTINE = timedelta(days=7)
-CREATORS_GONE = timedelta(minutes=22)
-"""How long after a drop a create that began before it may still commit."""
+"""By how much the clients' clocks differ; the store's clock decides, so nothing depends on it."""
 
-AGE_TOLERANCE = timedelta(minutes=1)
-"""The store stamps a marker with its own time, a little before or after we look at ours."""
+MARGIN = timedelta(minutes=1)
+"""How long after the end of its period a table is still not purged."""
+
+QUARANTINE = timedelta(days=7)
+LATE = timedelta(minutes=50)
+"""How long after a purge a create that began before it may still commit."""
 
 Error = type[RelanceError] | None
 """The class of the error that is expected, or None for success."""
 
 
 class Hidden(StrEnum):
-    """Why readers do not see a name that has a marker."""
+    """Why readers do not see a name."""
 
     DROPPED = "dropped"
     DEREGISTERED = "deregistered"
@@ -46,12 +47,14 @@ class Entry:
     """The root holds the sign of a declared table."""
     hidden: Hidden | None = None
     was_deregistered: bool = False
-    deleted_at: datetime | None = None
+    dropped_at: datetime | None = None
+    """By the store's clock."""
     ttl: timedelta = DROP_TTL
     dropped_version: int = 0
-    purged_at: datetime | None = None
-    marker_written: datetime | None = None
-    """When the marker was last written by the store's time; None without a marker."""
+    written_at: datetime | None = None
+    """When the newest version was written."""
+    controlled_at: datetime | None = None
+    """When the arbiter was last written; None without one. The first drop creates it."""
 
     @property
     def holds_table(self) -> bool:
@@ -72,17 +75,23 @@ class Entry:
 
     @property
     def purge_after(self) -> datetime:
-        assert self.deleted_at is not None
-        return self.deleted_at + self.ttl
+        assert self.dropped_at is not None
+        return self.dropped_at + self.ttl
 
-    def mark(self, hidden: Hidden | None) -> None:
-        """Note that the marker was written."""
-        self.hidden = hidden
-        self.marker_written = datetime.now(UTC)
+    @property
+    def expires_at(self) -> datetime:
+        """From when it may be purged: its period begins anew with a write after the drop."""
+        assert self.dropped_at is not None
+        return max(self.dropped_at, self.written_at or self.dropped_at) + self.ttl + MARGIN
+
+    def write(self, rows: list[int], at: datetime) -> None:
+        """Note a new version."""
+        self.versions.append(rows)
+        self.written_at = at
 
 
 class ReferenceModel:
-    """The names of one root. Every call takes the time of the client that makes it."""
+    """The names of one root. Calls take the time by the store's clock."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.entries = {name: Entry() for name in names}
@@ -98,16 +107,16 @@ class ReferenceModel:
     def dropped(self) -> list[str]:
         """Return the dropped names, oldest drop first."""
         found = [name for name, entry in self.entries.items() if entry.hidden is Hidden.DROPPED]
-        return sorted(found, key=lambda name: (self.entries[name].deleted_at, name))
+        return sorted(found, key=lambda name: (self.entries[name].dropped_at, name))
 
     def purgeable(self, at: datetime) -> list[str]:
-        """Return the dropped names whose time has passed."""
-        return [name for name in self.dropped() if self.entries[name].purge_after <= at - CLOCK_SKEW]
+        """Return the dropped names whose retention period ended."""
+        return [name for name in self.dropped() if self.entries[name].expires_at <= at]
 
     def must_be_visible(self, name: str) -> Error:
         return None if self.entries[name].visible else TableNotFoundError
 
-    def create(self, name: str, mode: str, rows: list[int]) -> Error:
+    def create(self, name: str, mode: str, rows: list[int], at: datetime) -> Error:
         entry = self.entries[name]
         if entry.hidden is Hidden.DEREGISTERED or (entry.live and mode == "create"):
             return TableAlreadyExistsError
@@ -116,8 +125,9 @@ class ReferenceModel:
         # An overwrite of a visible table has no business with signs.
         entry.signed = entry.signed and entry.live
         if entry.live or entry.hidden is not None:
-            entry.mark(None)
-        entry.versions.append(rows)
+            entry.controlled_at = at
+        entry.hidden, entry.was_deregistered = None, False
+        entry.write(rows, at)
         self.flagged = True
         return None
 
@@ -126,10 +136,10 @@ class ReferenceModel:
         if entry.visible or entry.hidden in {Hidden.DROPPED, Hidden.DEREGISTERED}:
             return TableAlreadyExistsError
         if entry.hidden is Hidden.PURGED:
-            assert entry.deleted_at is not None
-            if at <= entry.deleted_at + CREATORS_GONE:
+            assert entry.controlled_at is not None  # the tombstone
+            if at < entry.controlled_at + LATE:
                 return TableAlreadyExistsError
-            entry.mark(None)
+            entry.controlled_at, entry.hidden = at, None
         entry.reserved = entry.signed = self.flagged = True
         return None
 
@@ -138,40 +148,40 @@ class ReferenceModel:
         if not entry.visible and entry.hidden is not Hidden.DEREGISTERED:
             return TableNotFoundError
         entry.was_deregistered = entry.hidden is Hidden.DEREGISTERED
-        entry.deleted_at, entry.ttl = at, DROP_TTL if ttl is None else ttl
+        entry.ttl = DROP_TTL if ttl is None else ttl
+        entry.dropped_at = entry.controlled_at = at
         entry.dropped_version = len(entry.versions)
-        entry.mark(Hidden.DROPPED)
+        entry.hidden = Hidden.DROPPED
         return None
 
-    def undrop(self, name: str) -> Error:
+    def undrop(self, name: str, at: datetime) -> Error:
         entry = self.entries[name]
-        if entry.visible:
+        if entry.visible or entry.hidden is Hidden.DEREGISTERED:
             return TableAlreadyExistsError
         if entry.hidden is not Hidden.DROPPED:
             return TableNotFoundError
-        entry.mark(Hidden.DEREGISTERED if entry.was_deregistered else None)
+        entry.hidden = Hidden.DEREGISTERED if entry.was_deregistered else None
+        entry.controlled_at = at
         return None
 
     def purge(self, name: str, at: datetime, *, force: bool) -> Error:
         entry = self.entries[name]
-        if entry.visible:
+        if entry.visible or entry.hidden is Hidden.DEREGISTERED:
             return InvalidTableStateError
         if entry.hidden in {None, Hidden.PURGED}:
             return TableNotFoundError
         if not force and name not in self.purgeable(at):
             return InvalidTableStateError
-        entry.versions = []
+        entry.versions, entry.written_at = [], None
         entry.reserved = entry.signed = False
-        entry.purged_at = at
-        entry.mark(Hidden.PURGED)
+        entry.hidden, entry.controlled_at = Hidden.PURGED, at
         return None
 
-    def deregister(self, name: str, at: datetime) -> Error:
+    def deregister(self, name: str) -> Error:
         entry = self.entries[name]
         if not entry.visible:
             return TableNotFoundError
-        entry.deleted_at = at
-        entry.mark(Hidden.DEREGISTERED)
+        entry.hidden = Hidden.DEREGISTERED
         return None
 
     def register(self, name: str, mode: str) -> Error:
@@ -180,45 +190,35 @@ class ReferenceModel:
             return TableAlreadyExistsError if mode == "create" else None
         if entry.hidden is not Hidden.DEREGISTERED:
             return TableNotFoundError
-        entry.mark(None)
+        entry.hidden = None
         return None
 
-    def append(self, name: str, rows: list[int]) -> None:
+    def append(self, name: str, rows: list[int], at: datetime) -> None:
         """Note an append through a handle; handles do not know of the lifecycle."""
         entry = self.entries[name]
-        entry.versions.append(sorted(entry.versions[-1] + rows))
+        entry.write(sorted(entry.versions[-1] + rows), at)
 
-    def write_declared(self, name: str, rows: list[int]) -> None:
-        """Note the first write of a client that declared the table and tells nobody when it is done."""
-        self.entries[name].versions.append(rows)
+    def write_declared(self, name: str, rows: list[int], at: datetime) -> None:
+        """Note the first write of a client that declared the table and tells nobody when it has written."""
+        self.entries[name].write(rows, at)
 
     def sweepable(self, at: datetime) -> list[str]:
-        """Return the names whose markers a sweep would remove."""
-        return sorted(name for name, entry in self.entries.items() if self._is_sweepable(entry, at))
-
-    def age_is_unclear(self, at: datetime) -> bool:
-        """Tell whether some marker is so near the end of its quarantine that the store's clock decides."""
-        ages = (at - QUARANTINE - marked for marked in self._marked())
-        return any(abs(age) < AGE_TOLERANCE for age in ages)
+        """Return the arbiters that a sweep would remove."""
+        return sorted(
+            f"{name}.control"
+            for name, entry in self.entries.items()
+            if entry.controlled_at is not None
+            and entry.controlled_at + QUARANTINE <= at
+            and not entry.holds_table
+        )
 
     def sweep(self, at: datetime) -> list[str]:
-        """Remove those markers."""
+        """Remove those arbiters."""
         swept = self.sweepable(at)
-        for name in swept:
-            self.entries[name].marker_written = self.entries[name].hidden = None
+        for file in swept:
+            entry = self.entries[file.removesuffix(".control")]
+            entry.controlled_at = entry.hidden = None
         return swept
-
-    def _marked(self) -> Iterator[datetime]:
-        return (entry.marker_written for entry in self.entries.values() if entry.marker_written is not None)
-
-    @staticmethod
-    def _is_sweepable(entry: Entry, at: datetime) -> bool:
-        oldest = at - QUARANTINE
-        if entry.marker_written is None or entry.marker_written >= oldest:
-            return False
-        if entry.hidden is Hidden.PURGED:
-            return entry.purged_at is not None and entry.purged_at < oldest
-        return entry.hidden is None
 
     def stale_signs(self) -> list[str]:
         """Return the names whose sign of a declared table is older than their data."""
@@ -227,3 +227,9 @@ class ReferenceModel:
     def remove_stale_signs(self) -> None:
         for name in self.stale_signs():
             self.entries[name].signed = False
+
+    def files(self) -> set[str]:
+        """Return the markers and arbiters that lie at the root."""
+        marked = {name for name, entry in self.entries.items() if entry.hidden is Hidden.DROPPED}
+        controlled = {name for name, entry in self.entries.items() if entry.controlled_at is not None}
+        return {f"{name}.deleted" for name in marked} | {f"{name}.control" for name in controlled}

@@ -20,7 +20,6 @@ from relance.policy.facts import TableFacts
 from relance.policy.model import Policy
 from relance.policy.pipeline.gather import gather
 from relance.policy.records import Outcome, RunRecord
-from relance.testing.clock import ManualClock
 
 QUICK = {"clock_skew": "0s", "claim_lease": "1s", "request_age_bound": "0s", "manifest_upkeep": "false"}
 """Claims of a process that was killed are over soon."""
@@ -75,13 +74,6 @@ class PolicyLake(Lake):
     def append(self, *table: str) -> None:
         """Add a fragment."""
         self.write(rows_of_days(), *table, mode="append")
-
-    def drop_long_ago(self, *table: str, ttl: str = "0s") -> str:
-        """Drop a table an hour ago, and return the id of the drop."""
-        then = self.open(clock=ManualClock(datetime.now(UTC) - timedelta(hours=1)))
-        then.drop_table({"id": list(table), "context": {"ttl_ms": ttl}})
-        (found,) = (each for each in self.catalog.list_dropped_tables() if each.id == table)
-        return found.deletion_id
 
     def fill(self) -> None:
         """Make tables for every kind of action."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionTask
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError, RelanceError
 from relance.maintenance.execute import worth_retrying
 from relance.maintenance.layout.fragment_figures import bytes_of, figures_of, figures_of_fragments
@@ -16,7 +17,6 @@ from relance.maintenance.layout.rewrites import Rewritten, commit_rewrites
 from relance.maintenance.planned import Place, open_planned, open_version, place_of
 from relance.maintenance.targets import all_tables
 from relance.maintenance.work import Effect, Estimate, Figures, UnfinishedError
-from relance.operations.context import Context
 from relance.operations.data_errors import data_errors
 from relance.operations.targets import open_for_writing
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import lance
 from lance.fragment import FragmentMetadata
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError, RelanceError
 from relance.maintenance.execute import worth_retrying
 from relance.maintenance.layout.segments import Segments, commit_segments
 from relance.maintenance.planned import Place, open_planned, open_version, place_of
 from relance.maintenance.targets import all_tables
 from relance.maintenance.work import Effect, Estimate, Figures
-from relance.operations.context import Context
 from relance.operations.data_errors import data_errors
 from relance.operations.targets import after_write, open_for_writing
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from relance.catalog.context import Context
+from relance.catalog.manifest.upkeep import UpkeepReport
 from relance.errors import InvalidInputError
 from relance.maintenance.work import Effect, Estimate, Task
-from relance.manifest.upkeep import UpkeepReport
-from relance.operations.context import Context
 from relance.operations.upkeep import maintain_manifest, plan_manifest
 
 

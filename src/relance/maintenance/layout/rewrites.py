@@ -14,9 +14,9 @@ import lance
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, RewriteResult
 
+from relance.catalog.context import Context
 from relance.errors import ConcurrentModificationError, RelanceError
 from relance.maintenance.planned import Place, open_planned
-from relance.operations.context import Context
 from relance.operations.targets import Target, after_write
 
 _COMMITS = 4

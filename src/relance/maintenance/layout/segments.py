@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from relance.catalog.context import Context
 from relance.errors import ConcurrentModificationError, RelanceError
 from relance.maintenance.planned import Place, open_planned, open_version
-from relance.operations.context import Context
 from relance.operations.targets import Target, after_write
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import lance
 from lance.fragment import FragmentMetadata
 
+from relance.catalog.context import Context
 from relance.errors import ConcurrentModificationError, OutcomeUnknownError, RelanceError
+from relance.lance_io import files_of
 from relance.maintenance.merging.merge_plan import MergePlan
 from relance.maintenance.merging.merge_tasks import Touched
-from relance.operations.context import Context
 from relance.operations.staging.commit import landed_despite, landed_version
 from relance.operations.staging.plan import JOB_MARK
 from relance.operations.targets import Target, after_write, commit_transaction, open_for_writing
-from relance.operations.written import files_of
 
 FENCE = (1 << 32) - 1
 """The number of a fragment that no table has, and that every merge which inserts says it removed.
@@ -106,13 +106,13 @@ def _require_files(context: Context, plan: MergePlan, target: Target, work: Work
     """Check that this is still the table of the plan, with the files that were added to it."""
     if target.found.directory != plan.write.directory:
         raise ConcurrentModificationError(
-            f"table id '{plan.table.name}' was moved or replaced during the merge; retry the merge"
+            f"table id '{plan.table.id}' was moved or replaced during the merge; retry the merge"
         )
     files = _files(plan, work)
     missing = len(files) - len(context.storage.which_exist(files))
     if missing:
         raise ConcurrentModificationError(
-            f"{missing} of {len(files)} files written by a merge into table id '{plan.table.name}' "
+            f"{missing} of {len(files)} files written by a merge into table id '{plan.table.id}' "
             "were deleted, possibly by a purge; retry the merge"
         )
 

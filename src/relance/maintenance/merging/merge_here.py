@@ -206,7 +206,7 @@ def scan(
     plan: MergePlan, dataset: lance.LanceDataset, columns: Sequence[str], index: KeyIndex, **which: Any
 ) -> Iterator[pa.Table]:
     """Yield rows of the table in heaps to be looked up, each with its address (and id)."""
-    with data_errors(f"table id '{plan.table.name}'", dict(plan.table.storage_options)):
+    with data_errors(f"table id '{plan.table.id}'", dict(plan.table.storage_options)):
         scanner = dataset.scanner(
             columns=list(columns),
             with_row_address=True,

@@ -9,9 +9,10 @@ from enum import StrEnum
 import lance
 import pyarrow as pa
 
+from relance.catalog.context import Context
 from relance.errors import ConcurrentModificationError, InvalidInputError, TableColumnNotFoundError
-from relance.operations.context import Context
-from relance.operations.pinned import Moment, PinnedTable, pin_table
+from relance.lance_io import TableRef
+from relance.operations.pinned import Moment, pin_table
 from relance.operations.requests import parse_mode
 from relance.operations.staging.plan import WriteMode, WritePlan, WriteRequest, plan_write
 from relance.operations.targets import open_for_writing
@@ -100,7 +101,7 @@ class MergeRequest:
 class MergePlan:
     """What tasks and the commit need to know. It can be pickled."""
 
-    table: PinnedTable
+    table: TableRef
     """The version that is read and that the commit is based on."""
     on: tuple[str, ...]
     clauses: Clauses

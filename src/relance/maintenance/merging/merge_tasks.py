@@ -107,10 +107,10 @@ def delete_offsets(plan: MergePlan, dataset: lance.LanceDataset, fragment: int, 
         InternalError: the version has no such fragment.
     """
     chosen = offsets if (offsets[1:] > offsets[:-1]).all() else np.unique(offsets)
-    with data_errors(f"table id '{plan.table.name}'", dict(plan.table.storage_options)):
+    with data_errors(f"table id '{plan.table.id}'", dict(plan.table.storage_options)):
         found = dataset.get_fragment(fragment)
         if found is None:
-            raise InternalError(f"table id '{plan.table.name}' has no fragment {fragment}")
+            raise InternalError(f"table id '{plan.table.id}' has no fragment {fragment}")
         left = found.delete_rows(chosen.tolist())
     return Touched(fragment, len(chosen), None if left is None else json.dumps(left.to_json()))
 

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from relance.catalog.context import Context
 from relance.errors import ConcurrentModificationError, RelanceError, TableVersionNotFoundError
 from relance.maintenance.execute import back_off, worth_retrying
 from relance.maintenance.merging.merge_commit import Work, commit_merge, discard, look_again
 from relance.maintenance.merging.merge_plan import MergePlan, MergeRequest, plan_merge
-from relance.operations.context import Context
 
 MERGE_ATTEMPTS = 20
 """How often a merge is planned again: of several at once on one table, one wins each round."""
@@ -107,8 +107,7 @@ def _check_keys(context: Context, plan: MergePlan, work: Work, engine: MergeEngi
         latest = plan.table.version if head is None else head.version
         if latest > plan.table.version and work.inserted and engine.count_same_keys(plan, latest):
             raise ConcurrentModificationError(
-                f"another client added rows with the same keys to table id '{plan.table.name}'; "
-                "retry the merge"
+                f"another client added rows with the same keys to table id '{plan.table.id}'; retry the merge"
             )
     except RelanceError:
         with suppress(RelanceError):

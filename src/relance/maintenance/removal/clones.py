@@ -14,12 +14,12 @@ from functools import lru_cache, partial
 
 import lance
 
+from relance.catalog.context import Context
+from relance.catalog.manifest.row import ObjectType
+from relance.catalog.manifest.schema import MANIFEST_DIRECTORY
 from relance.errors import InvalidInputError, InvalidTableStateError, RelanceError
-from relance.lance_errors import lance_errors, open_at
+from relance.lance_io import lance_errors, open_at
 from relance.locations import VERSIONS_DIRECTORY, Scheme, directory_of_location
-from relance.manifest.entry import ObjectType
-from relance.manifest.schema import MANIFEST_DIRECTORY
-from relance.operations.context import Context
 
 _PARALLEL = 3
 """Or as many as the store takes requests: more of them on a disk only hinder each other."""

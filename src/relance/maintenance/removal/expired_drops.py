@@ -8,23 +8,30 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.purge import (
+    MOST_TABLES,
+    PurgeOptions,
+    PurgeResult,
+    Ready,
+    SharedPurge,
+    dropped_generations,
+    finish_shared,
+    hold_shared,
+    is_due,
+    is_never_named_twice,
+    make_ready,
+    purge_generations,
+    purge_ready,
+    share_purge,
+    would_purge,
+)
+from relance.catalog.resolve import Generation, all_generations
+from relance.catalog.states import State, new_nonce
 from relance.errors import InvalidInputError, RelanceError
-from relance.lifecycle.marker import Marker
-from relance.lifecycle.marker_store import new_nonce
-from relance.lifecycle.retention import is_due
-from relance.lifecycle.states import State
-from relance.locations import table_directory
 from relance.maintenance.removal.pacing import paced, purge_options
 from relance.maintenance.removal.retired_files import Removed
 from relance.maintenance.work import Effect, Estimate, TablePlan
-from relance.operations.context import Context
-from relance.operations.deletion import PurgeOptions, PurgeResult, is_never_named_twice
-from relance.operations.directory.purge import LOOKED_AT, make_ready
-from relance.operations.directory.purge_group import Ready, purge_ready
-from relance.operations.generations import Generation, all_generations
-from relance.operations.places import table_id_of
-from relance.operations.purge import dropped_generations, purge_generations, would_purge
-from relance.operations.shared_purge import SharedPurge, finish, hold, share_purge
 from relance.storage.at_once import map_at_once
 
 GIANT_FILES = 20_000
@@ -63,7 +70,7 @@ class PurgeDropped:
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         """Return the names with a dropped table whose time has passed, oldest drop first."""
-        due = [each for each in all_generations(context) if self._is_due(context, each.marker)]
+        due = [each for each in all_generations(context) if self._is_due(context, each)]
         return list(dict.fromkeys(tuple(each.table_id.parts) for each in due))
 
     def plan(self, context: Context, table: tuple[str, ...]) -> PurgedInPlace | PurgedInTasks | None:
@@ -77,13 +84,13 @@ class PurgeDropped:
         dropped = [
             each
             for each in dropped_generations(context, table_id_of(context, table), self.deletion_id)
-            if self._is_old(each.marker)
+            if self._is_old(each)
         ]
         # When none is due, they are tried all the same: the purge then says why not.
-        chosen = [each for each in dropped if self.force or self._is_due(context, each.marker)] or dropped
+        chosen = [each for each in dropped if self.force or self._is_due(context, each)] or dropped
         if not chosen:
             return None
-        if any(self._is_ours(each.marker) for each in chosen):
+        if any(self._is_ours(each) for each in chosen):
             # Begun in tasks, it goes on so: only they know the claim.
             return self._plan_tasks(context, chosen)
         options = PurgeOptions(force=self.force, rate_limit=self.rate_limit)
@@ -107,8 +114,8 @@ class PurgeDropped:
                 return error
 
         done: list[Effect | TablePlan | RelanceError | None] = []
-        for start in range(0, len(tables), LOOKED_AT):
-            plans = map_at_once(context.storage, look, tables[start : start + LOOKED_AT])
+        for start in range(0, len(tables), MOST_TABLES):
+            plans = map_at_once(context.storage, look, tables[start : start + MOST_TABLES])
             effects = iter(_finish(context, [each for each in plans if isinstance(each, PurgedInPlace)]))
             done += [next(effects) if isinstance(each, PurgedInPlace) else each for each in plans]
         return done
@@ -116,19 +123,18 @@ class PurgeDropped:
     def _look(self, context: Context, generation: Generation) -> Ready:
         return make_ready(
             context,
-            generation.table_id,
+            generation,
             force=self.force,
-            stored=generation.stored,
             count_to=self.giant_files,
         )
 
     def _is_giant(self, context: Context, chosen: list[Generation]) -> bool:
-        found = (info for each in chosen for info in context.storage.list_recursive(_directory(each)))
+        found = (info for each in chosen for info in context.storage.list_recursive(each.directory))
         return sum(1 for _ in islice(found, self.giant_files + 1)) > self.giant_files
 
     def _plan_tasks(self, context: Context, chosen: list[Generation]) -> PurgedInTasks:
         shared = [
-            share_purge(each, token=f"{self.run}{each.marker.deletion_id}", force=self.force)
+            share_purge(context, each, token=f"{self.run}{each.deletion_id}", force=self.force)
             for each in chosen
         ]
         # The marker was read before its directory is listed, and is claimed as it was then: all that is
@@ -150,21 +156,18 @@ class PurgeDropped:
             tasks += [DeletePart(purge, part, rate, _weight(len(part), rate)) for part in parts]
         return PurgedInTasks(tuple(shared), tuple(tasks), files, size, self.rate_limit)
 
-    def _is_old(self, marker: Marker) -> bool:
+    def _is_old(self, generation: Generation) -> bool:
         before = self.deleted_before
-        return before is None or (marker.deleted_at is not None and marker.deleted_at < before)
+        at = generation.dropped_at or generation.control.deleted_at
+        return before is None or (at is not None and at < before)
 
-    def _is_due(self, context: Context, marker: Marker) -> bool:
-        due = self._is_ours(marker) or is_due(marker, now=context.clock.now(), timing=context.timing)
-        return due and self._is_old(marker) and self.deletion_id in {None, marker.deletion_id}
+    def _is_due(self, context: Context, generation: Generation) -> bool:
+        due = self._is_ours(generation) or is_due(context, generation)
+        return due and self._is_old(generation) and self.deletion_id in {None, generation.deletion_id}
 
-    def _is_ours(self, marker: Marker) -> bool:
-        return marker.state is State.PURGING and marker.token.startswith(self.run)
-
-
-def _directory(generation: Generation) -> str:
-    entry = generation.entry
-    return table_directory(generation.table_id.name) if entry is None else entry.location or ""
+    def _is_ours(self, generation: Generation) -> bool:
+        control = generation.control
+        return control.state is State.PURGING and control.token.startswith(self.run)
 
 
 def _weight(files: int, rate: float | None) -> float:
@@ -233,7 +236,7 @@ class PurgedInTasks:
         removed: list[Removed] = list(values)
         options = purge_options(force=False, rate=self.rate_limit)
         done = [PurgeResult((), each.files, each.bytes) for each in removed]
-        return _effect(done + [finish(context, each, options) for each in self.shared])
+        return _effect(done + [finish_shared(context, each, options) for each in self.shared])
 
 
 def _effect(results: Sequence[PurgeResult]) -> Effect:
@@ -253,9 +256,9 @@ class DeletePart:
     weight: float
 
     def run(self, context: Context) -> Removed:
-        hold(context, self.purge)
+        hold_shared(context, self.purge)
         for batch in paced(self.files, self.rate):
             if self.rate is not None:
-                hold(context, self.purge)  # a slow purge keeps its claim
+                hold_shared(context, self.purge)  # a slow purge keeps its claim
             context.storage.delete_many(key for key, _ in batch)
         return Removed(len(self.files), sum(each[1] for each in self.files))

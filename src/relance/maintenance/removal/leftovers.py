@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from relance.catalog.context import Context
+from relance.catalog.layout import Bodies, inspect_name
+from relance.catalog.manifest.schema import MANIFEST_DIRECTORY
+from relance.catalog.repair import HASHED_DIRECTORY
 from relance.errors import UnsupportedOperationError
 from relance.identifiers import why_unusable
-from relance.lifecycle.states import State
-from relance.listing.lookup import look_up
 from relance.locations import (
     DEREGISTERED_FILE,
     LAYOUT_KEY,
@@ -22,9 +24,6 @@ from relance.locations import (
     VERSIONS_DIRECTORY,
 )
 from relance.maintenance.removal.clones import find_clones
-from relance.manifest.schema import MANIFEST_DIRECTORY
-from relance.operations.context import Context
-from relance.operations.scrub_manifest import HASHED_DIRECTORY
 from relance.storage.protocol import ObjectInfo
 
 _OF_LANCE = re.compile(r"data/.+\.(lance|blob)(#\d+)?|(_[a-z_]+|tree)/.+|\.lance-.+")
@@ -103,7 +102,7 @@ def find_orphans(context: Context, before: datetime, *, with_versions: bool) -> 
         if directory in cloned:
             kept.append((directory, Kept.CLONED))
         elif isinstance(kind, Kind) and not (kind is Kind.WITH_VERSIONS and not with_versions):
-            found = measure(context.storage.list_recursive(directory), before)
+            found = measure(files_of(context, directory), before)
             if isinstance(found, Kept):
                 kept.append((directory, found))
             else:
@@ -157,10 +156,9 @@ def kind_of(context: Context, directory: str) -> Kind | Kept | None:
         name = directory.removesuffix(TABLE_SUFFIX)
         if why_unusable(name) is not None or not context.settings.dir_listing:
             return Kept.FOREIGN
-        facts = look_up(context.storage, name)
-        # A deregistered table holds one; leftovers are hidden like it while they are removed.
-        in_removal = facts.state is State.DEREGISTERED and not facts.deregistered_inside
-        return Kind.AT_HOME if not facts.holds_table and (not facts.hidden or in_removal) else None
+        home = inspect_name(context, name, bodies=Bodies.ALL)
+        # Leftovers are hidden like a dropped table while they are removed.
+        return None if home.has_versions or home.reserved else Kind.AT_HOME
     if context.manifest is None or not HASHED_DIRECTORY.fullmatch(directory):
         return Kept.FOREIGN
     versions, reserved, hidden = (
@@ -172,6 +170,13 @@ def kind_of(context: Context, directory: str) -> Kind | Kept | None:
     if versions in present:
         return Kind.WITH_VERSIONS
     return Kept.DECLARED if present else Kind.OWN
+
+
+def files_of(context: Context, directory: str) -> Iterator[ObjectInfo]:
+    """Yield the files of a directory with their times as the catalog's clock shows them."""
+    for info in context.storage.list_recursive(directory):
+        modified = None if info.modified is None else context.clock.at_store(info.modified)
+        yield replace(info, modified=modified)
 
 
 def measure(infos: Iterable[ObjectInfo], before: datetime) -> list[ObjectInfo] | Kept:

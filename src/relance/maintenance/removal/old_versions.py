@@ -13,9 +13,10 @@ from typing import Any
 
 import lance
 
+from relance.catalog.context import Context
+from relance.catalog.layout import ManifestFile, list_manifests, version_of
+from relance.catalog.states import new_nonce
 from relance.errors import ConcurrentModificationError, InternalError, InvalidInputError
-from relance.lifecycle.marker_store import new_nonce
-from relance.listing.manifest_files import ManifestFile, list_manifests, version_of
 from relance.maintenance.removal.clones import clones_of_run, files_of_clones
 from relance.maintenance.removal.retired_files import DeleteFiles, Removed, RetiredVersions, named_by_refs
 from relance.maintenance.targets import all_tables
@@ -30,7 +31,6 @@ from relance.operations.cleaning.cleanup import (
     with_rule,
 )
 from relance.operations.cleaning.policy import CleanupPolicy, Version
-from relance.operations.context import Context
 from relance.operations.targets import Target, open_for_writing
 
 FLOOR = timedelta(hours=24)

@@ -1,7 +1,7 @@
 """Remove orphans: directories that no row, marker or table names, of creates and jobs that died.
 
-A directory of the name's own goes through the lifecycle: a marker hides it, and a purge takes it. So a
-create that merely slept sees the marker before it reports success.
+A home directory goes through the lifecycle: a drop hides it, and a purge takes it. So a create that merely
+slept sees that before it reports success.
 """
 
 from __future__ import annotations
@@ -11,26 +11,29 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from relance.catalog.context import Context
+from relance.catalog.drop import row_deletion
+from relance.catalog.manifest.row import ObjectType, Row
+from relance.catalog.manifest.store import Change, Snapshot, transact
+from relance.catalog.purge import PurgeOptions, PurgeResult, make_ready, purge_ready
+from relance.catalog.repair import remove_leftovers
+from relance.catalog.resolve import generation_of_row
+from relance.catalog.states import control_text, new_nonce
 from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
-from relance.identifiers import TableId
-from relance.lifecycle import moves
-from relance.lifecycle.marker_store import StoredMarker, new_nonce, stored_state
-from relance.lifecycle.states import Action, State, is_allowed
-from relance.listing.lookup import look_up
 from relance.locations import TABLE_SUFFIX
 from relance.maintenance.execute import worth_retrying
-from relance.maintenance.removal.leftovers import Findings, Kept, Kind, Orphan, find_orphans, kind_of, measure
+from relance.maintenance.removal.leftovers import (
+    Findings,
+    Kept,
+    Kind,
+    Orphan,
+    files_of,
+    find_orphans,
+    kind_of,
+    measure,
+)
 from relance.maintenance.removal.pacing import paced, purge_options
 from relance.maintenance.work import Effect, Estimate, TablePlan
-from relance.manifest.entry import Entry, ObjectType
-from relance.manifest.store import Change, Manifest, Snapshot, transact
-from relance.operations.context import Context
-from relance.operations.deletion import PurgeOptions, PurgeResult
-from relance.operations.directory.claims import settled_marker, swap
-from relance.operations.purge import purge_table, sum_up
-from relance.operations.rows.lookups import require_manifest
-from relance.operations.rows.purge import purge_row
-from relance.storage.probe import require_replace
 
 FLOOR = timedelta(hours=24)
 """Younger directories stay unless it is said by name that they may go."""
@@ -77,8 +80,7 @@ class RemoveOrphans:
         """
         if table:
             raise InvalidInputError("remove orphans works on the whole root: name no table")
-        skew = context.timing.clock_skew if not self.allow_young else timedelta(0)
-        before = context.clock.now() - self.older_than - skew
+        before = context.store_now() - self.older_than
         found = find_orphans(context, before, with_versions=self.with_versions)
         if not found.orphans and not found.kept:
             return None
@@ -158,14 +160,15 @@ class RemoveDirectory:
         directory = self.orphan.directory
         if kind_of(context, directory) is not self.orphan.kind or _is_named(context, directory):
             return Outcome(directory, kept="now in use")
-        infos = measure(context.storage.list_recursive(directory), self.before)
+        infos = measure(files_of(context, directory), self.before)
         if isinstance(infos, Kept):
             # A run that was killed and begun again finds nothing: that is what it wanted.
             return Outcome(directory, kept="" if infos is Kept.UNKNOWN_AGE else str(infos))
         options = purge_options(force=True, rate=self.rate)
         match self.orphan.kind:
             case Kind.AT_HOME:
-                return self._purged(_purge_at_home(context, directory, options))
+                name = directory.removesuffix(TABLE_SUFFIX)
+                return self._purged(remove_leftovers(context, name, self.before, options))
             case Kind.WITH_VERSIONS:
                 return self._purged(_purge_as_dropped(context, directory, options))
         removed = Outcome(directory)
@@ -190,36 +193,7 @@ def _is_named(context: Context, directory: str) -> bool:
         return False
     snapshot = context.manifest.latest()
     name = directory.removesuffix(TABLE_SUFFIX)
-    return bool(snapshot.at_location([directory])) or bool(snapshot.get([name]))
-
-
-def _purge_at_home(context: Context, directory: str, options: PurgeOptions) -> PurgeResult:
-    """Hide the leftovers of a create by a marker, and purge them under it.
-
-    Raises:
-        ConcurrentModificationError: the create was finished after all, or another client moved the marker.
-    """
-    name = directory.removesuffix(TABLE_SUFFIX)
-    require_replace(context.storage, to_do="removing leftovers of a create")
-    stored = settled_marker(context, name)
-    if stored_state(stored) is not State.DEREGISTERED:  # else an earlier run was stopped here
-        _hide(context, name, stored)
-    return _sum_up(purge_table(context, TableId((), name), options))
-
-
-def _hide(context: Context, name: str, stored: StoredMarker | None) -> None:
-    """Take the name off leftovers, as a deregister does: what that hides, no purge takes by itself.
-
-    So if the create was finished just before and this process dies, its table is there to be registered.
-    """
-    if not is_allowed(stored_state(stored), Action.DEREGISTER):
-        raise ConcurrentModificationError(f"the marker of '{name}' was changed by another client")
-    over = None if stored is None else stored.marker
-    marker = moves.deregister(over, new_nonce(), at=context.clock.now())
-    hidden = swap(context, name, marker, over=stored)
-    if look_up(context.storage, name).holds_table:
-        swap(context, name, moves.register(hidden.marker, new_nonce()), over=hidden)
-        raise ConcurrentModificationError(f"'{name}' became a table in the meantime")
+    return bool(snapshot.sharing([directory])) or bool(snapshot.get([name]))
 
 
 def _purge_as_dropped(context: Context, directory: str, options: PurgeOptions) -> PurgeResult:
@@ -228,19 +202,17 @@ def _purge_as_dropped(context: Context, directory: str, options: PurgeOptions) -
     Raises:
         ConcurrentModificationError: a row came to lead to it.
     """
-    manifest: Manifest = require_manifest(context, to_do="removing a directory with versions")
-    marker = moves.drop(None, new_nonce(), at=context.clock.now(), ttl=timedelta(0), version=0)
-    entry = Entry(directory.partition("_")[2], ObjectType.TABLE, directory).dropped(marker)
+    manifest = context.require_manifest(to_do="removing a directory with versions")
+    control = row_deletion(new_nonce(), context.store_now(), timedelta(0))
+    live = Row(directory.partition("_")[2], ObjectType.TABLE, directory)
+    row = live.dropped(control.id, control_text(control))
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
-        if snapshot.at_location([directory]):
+        if snapshot.sharing([directory]):
             raise ConcurrentModificationError(f"'{directory}' became a table in the meantime")
-        return Change(added=(entry,)), None
+        return Change(added=(row,)), None
 
     transact(manifest, plan)
-    return purge_row(context, manifest, entry, options)
-
-
-def _sum_up(results: list[PurgeResult]) -> PurgeResult:
-    failed = [each for each in results if each.error is not None]
-    return failed[0] if failed else sum_up(results)
+    ready = make_ready(context, generation_of_row(row, control), force=True)
+    (result,) = purge_ready(context, [ready], options)
+    return result

@@ -8,7 +8,7 @@ from functools import lru_cache
 from time import monotonic, sleep
 from typing import TypeVar
 
-from relance.operations.deletion import PurgeOptions
+from relance.catalog.purge import PurgeOptions
 
 _BATCH = 1000
 """Files per delete request."""

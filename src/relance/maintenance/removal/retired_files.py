@@ -12,13 +12,13 @@ from typing import Any
 
 import lance
 
+from relance.catalog.context import Context
+from relance.catalog.layout import ManifestFile
+from relance.catalog.resolve import find_table
 from relance.errors import ConcurrentModificationError, KeyNotFoundError, TableNotFoundError
 from relance.identifiers import TableId
-from relance.lance_errors import lance_errors, open_at
-from relance.listing.manifest_files import ManifestFile
+from relance.lance_io import lance_errors, open_at
 from relance.maintenance.removal.pacing import paced
-from relance.operations.context import Context
-from relance.operations.places import visible_table
 from relance.operations.targets import Target
 from relance.operations.version_requests import is_main
 
@@ -113,7 +113,7 @@ class RetiredVersions:
         Manifests of a later table in the same directory have the same names.
         """
         try:
-            same = visible_table(context, self.table_id).directory == self.directory
+            same = find_table(context, self.table_id).directory == self.directory
         except TableNotFoundError:
             same = False
         if not same or _identity(context, self.head[0]) != self.head[1]:

@@ -16,6 +16,7 @@ from typing import Protocol
 import lance
 from lance.fragment import FragmentMetadata
 
+from relance.catalog.context import Context
 from relance.config import StorageOptions
 from relance.errors import (
     ConcurrentModificationError,
@@ -23,11 +24,9 @@ from relance.errors import (
     TableNotFoundError,
     TableVersionNotFoundError,
 )
-from relance.lance_errors import open_at
+from relance.lance_io import checkout, open_at
 from relance.maintenance.work import Figures
-from relance.operations.context import Context
 from relance.operations.data_errors import data_errors
-from relance.operations.datasets import checkout
 from relance.operations.fields import fields_of_table
 from relance.operations.targets import Target
 

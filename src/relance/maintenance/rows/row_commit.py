@@ -9,6 +9,8 @@ from itertools import chain
 import lance
 import numpy as np
 
+from relance.catalog.context import Context
+from relance.catalog.states import new_nonce
 from relance.config import StorageOptions
 from relance.errors import (
     ConcurrentModificationError,
@@ -16,7 +18,7 @@ from relance.errors import (
     RelanceError,
     TableVersionNotFoundError,
 )
-from relance.lifecycle.marker_store import new_nonce
+from relance.lance_io import checkout
 from relance.maintenance.execute import back_off
 from relance.maintenance.rows.row_changes import (
     Costs,
@@ -32,8 +34,6 @@ from relance.maintenance.rows.row_changes import (
     still_holds,
 )
 from relance.maintenance.work import Effect, Estimate, Task
-from relance.operations.context import Context
-from relance.operations.datasets import checkout
 from relance.operations.staging.commit import find_marked
 from relance.operations.staging.plan import JOB_MARK
 from relance.operations.targets import Target, after_write, commit_transaction, open_for_writing

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from lance.fragment import FragmentMetadata
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError
 from relance.maintenance.rows.row_changes import (
     Costs,
@@ -24,7 +25,6 @@ from relance.maintenance.rows.row_changes import (
     grouped,
 )
 from relance.maintenance.rows.row_commit import TASK_SECONDS, RewritePlan, plan_rewrite
-from relance.operations.context import Context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import Target, open_for_writing
 

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError, UnsupportedOperationError
 from relance.maintenance.rows.arrow_names import arrow_name
 from relance.maintenance.rows.row_changes import Costs, Part, Pinned, discard, fragment_text, fragments_of
 from relance.maintenance.rows.row_commit import RewritePlan, plan_rewrite
-from relance.operations.context import Context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import open_for_writing
 from relance.operations.watched import Watched

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from relance.catalog.context import Context
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.identifiers import TableId
-from relance.lance_errors import lance_errors
-from relance.operations.context import Context
+from relance.lance_io import lance_errors
 from relance.operations.targets import after_write, open_for_reading, open_for_writing
 
 INTERVAL = "lance.auto_cleanup.interval"

@@ -12,10 +12,10 @@ from typing import Any
 
 import lance
 
+from relance.catalog.context import Context
 from relance.identifiers import TableId
-from relance.lance_errors import lance_errors
+from relance.lance_io import lance_errors
 from relance.operations.cleaning.policy import DEFAULT_AGE, CleanupPolicy, Version
-from relance.operations.context import Context
 from relance.operations.managed_versions import synchronise, version_keeper
 from relance.operations.targets import Target, open_for_writing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from relance.catalog.context import Context, table_id_of
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.operations.cleaning import auto_cleanup, cleanup, validation
@@ -12,8 +13,6 @@ from relance.operations.cleaning.auto_cleanup import AutoCleanup
 from relance.operations.cleaning.cleanup import RemovalStats
 from relance.operations.cleaning.policy import CleanupPolicy
 from relance.operations.cleaning.validation import TableValidation
-from relance.operations.context import Context
-from relance.operations.places import table_id_of
 
 Id = Sequence[str]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import lance
 from lance.file import LanceFileReader
 
+from relance.catalog.context import Context
 from relance.errors import RelanceError
 from relance.identifiers import TableId
-from relance.lance_errors import lance_errors
-from relance.operations.context import Context
+from relance.lance_io import lance_errors
 from relance.operations.targets import open_for_reading
 
 _THREADS = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lance_namespace import CountTableRowsRequest, CountTableRowsResponse
 
-from relance.operations.context import Context
+from relance.catalog.context import Context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import open_for_reading
 

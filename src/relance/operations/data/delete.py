@@ -7,9 +7,9 @@ from contextlib import suppress
 import lance
 from lance_namespace import DeleteFromTableRequest, DeleteFromTableResponse
 
+from relance.catalog.context import Context
 from relance.errors import RelanceError
-from relance.lance_errors import transaction_at
-from relance.operations.context import Context
+from relance.lance_io import transaction_at
 from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import Target, after_write, open_for_writing
 

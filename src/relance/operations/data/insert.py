@@ -10,6 +10,9 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 from lance_namespace import InsertIntoTableRequest, InsertIntoTableResponse
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.create import create
+from relance.catalog.resolve import find_table
 from relance.errors import (
     ConcurrentModificationError,
     OutcomeUnknownError,
@@ -19,12 +22,8 @@ from relance.errors import (
     TableSchemaValidationError,
 )
 from relance.identifiers import TableId
-from relance.lance_errors import transaction_at
+from relance.lance_io import CreateMode, NewTable, transaction_at
 from relance.operations.arrow_stream import read_stream
-from relance.operations.context import Context
-from relance.operations.create import create
-from relance.operations.new_table import CreateMode, NewTable
-from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import parse_mode
 from relance.operations.targets import Target, after_write, commit_transaction, open_for_writing
 from relance.operations.version_requests import is_main
@@ -54,7 +53,7 @@ def insert_into_table(
     table_id = table_id_of(context, request.id)
     mode = parse_mode(request.mode, InsertMode, default=InsertMode.APPEND)
     rows = read_stream(data)
-    if visible_table(context, table_id).is_only_declared(context.storage):
+    if find_table(context, table_id).is_only_declared(context.storage):
         created = _create(context, table_id, rows, request.branch)
         if created is not None:
             return InsertIntoTableResponse(num_inserted_rows=rows.num_rows, version=created)
@@ -77,10 +76,10 @@ def _create(context: Context, table_id: TableId, rows: pa.Table, branch: str | N
     try:
         created = create(context, NewTable(table_id, rows, context.lance_options()), CreateMode.CREATE)
     except (TableAlreadyExistsError, ConcurrentModificationError):
-        if visible_table(context, table_id).is_only_declared(context.storage):
+        if find_table(context, table_id).is_only_declared(context.storage):
             raise
         return None
-    after_write(context, visible_table(context, table_id), branch)
+    after_write(context, find_table(context, table_id), branch)
     return created.version
 
 

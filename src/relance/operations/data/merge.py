@@ -8,9 +8,9 @@ from typing import Any
 
 from lance_namespace import MergeInsertIntoTableRequest, MergeInsertIntoTableResponse
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError
 from relance.operations.arrow_stream import read_stream
-from relance.operations.context import Context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import after_write, open_for_writing
 

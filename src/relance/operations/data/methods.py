@@ -19,7 +19,7 @@ from lance_namespace import (
     UpdateTableResponse,
 )
 
-from relance.operations.context import Context
+from relance.catalog.context import Context
 from relance.operations.data import count, delete, insert, merge, query, update
 from relance.operations.data.results import QueryResult
 from relance.operations.requests import Fields, as_request

@@ -13,8 +13,8 @@ from lance_namespace import (
     QueryTableRequest,
 )
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError
-from relance.operations.context import Context
 from relance.operations.data.results import QueryResult, write_file
 from relance.operations.data.scans import scan_arguments
 from relance.operations.requests import as_request

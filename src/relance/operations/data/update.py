@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lance_namespace import UpdateTableRequest, UpdateTableResponse
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError, UnsupportedOperationError
-from relance.operations.context import Context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import after_write, open_for_writing
 

@@ -7,6 +7,9 @@ from contextlib import suppress
 
 import lance
 
+from relance.catalog.context import Context
+from relance.catalog.create import remove_unknown
+from relance.catalog.resolve import state_of_name
 from relance.errors import (
     ConcurrentModificationError,
     OutcomeUnknownError,
@@ -14,17 +17,22 @@ from relance.errors import (
     TableAlreadyExistsError,
     TableVersionNotFoundError,
 )
-from relance.lance_errors import lance_errors, open_at, transaction_at
-from relance.operations.context import Context
-from relance.operations.create import create_settled
+from relance.lance_io import (
+    CreateMode,
+    NewTable,
+    WrittenData,
+    files_of,
+    fragments_of,
+    lance_errors,
+    open_at,
+    require_written,
+    transaction_at,
+)
 from relance.operations.fields import fields_of, fields_of_table
-from relance.operations.generations import state_of_name
-from relance.operations.new_table import CreateMode, NewTable, WrittenData
-from relance.operations.rows.create import remove_unknown
+from relance.operations.lifecycle import create_settled
 from relance.operations.staging.plan import JOB_MARK, WriteMode, WritePlan
 from relance.operations.staging.tasks import has_planned_fields
 from relance.operations.targets import Target, after_write, commit_transaction, open_for_writing
-from relance.operations.written import files_of, fragments_of, require_written
 
 
 def commit_write(
@@ -183,8 +191,8 @@ def _remove_unless_landed(context: Context, plan: WritePlan, written: WrittenDat
 
 def _is_known(context: Context, plan: WritePlan) -> bool:
     state = state_of_name(context, plan.table_id)
-    entries = (state.place.entry, *(each.entry for each in state.dropped))
-    return any(entry is not None and entry.location == plan.directory for entry in entries)
+    rows = (state.row, *(each.row for each in state.dropped))
+    return any(row is not None and row.normalized_location == plan.directory for row in rows)
 
 
 def _remove(context: Context, plan: WritePlan, written: WrittenData) -> None:

@@ -9,30 +9,20 @@ from enum import StrEnum
 import pyarrow as pa
 from lance_namespace import CreateNamespaceRequest
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.create import begin_at_home, place_to_write
+from relance.catalog.manifest.row import check_properties
+from relance.catalog.resolve import Exists, SoftDeleted, find_table, new_directory, table_status
+from relance.catalog.states import new_nonce
 from relance.config import StorageOptions
 from relance.errors import TableAlreadyExistsError, TableNotFoundError
 from relance.identifiers import TableId
-from relance.lance_errors import lance_errors
-from relance.lifecycle.marker_store import new_nonce
-from relance.lifecycle.states import State
-from relance.lifecycle.status import Exists, SoftDeleted
-from relance.listing.layout import flag_new_root
-from relance.listing.lookup import look_up
-from relance.listing.signs import sign_creating
+from relance.lance_io import lance_errors
 from relance.locations import table_directory
-from relance.manifest.entry import check_properties
-from relance.operations.context import Context
-from relance.operations.create import place_to_write
-from relance.operations.directory.claims import busy
-from relance.operations.directory.declare import already_exists, refuse_occupied
 from relance.operations.fields import fields_of_table
-from relance.operations.namespaces import create_namespace
-from relance.operations.places import table_id_of, visible_table
+from relance.operations.lifecycle import create_namespace
 from relance.operations.requests import refuse_properties
-from relance.operations.rows.lookups import new_directory
-from relance.operations.status import table_status
 from relance.operations.targets import open_for_writing
-from relance.storage.probe import require_create_only
 
 JOB_MARK = "relance.job"
 """The transaction property by which the version of a job is found again."""
@@ -113,10 +103,10 @@ def plan_write(context: Context, request: WriteRequest) -> WritePlan:
         refuse_properties(dict(request.properties), what="a write")
     status = table_status(context, table_id)
     if isinstance(status, Exists):
-        if not visible_table(context, table_id).is_only_declared(context.storage):
+        if not find_table(context, table_id).is_only_declared(context.storage):
             return _plan_over(context, table_id, request)
     elif isinstance(status, SoftDeleted) and request.mode is WriteMode.APPEND:
-        visible_table(context, table_id)  # says until when it can be undropped
+        find_table(context, table_id)  # says until when it can be undropped
         raise TableNotFoundError(f"table id '{table_id}' was dropped")
     return _plan_new(context, table_id, request)
 
@@ -148,7 +138,7 @@ def _plan_new(context: Context, table_id: TableId, request: WriteRequest) -> Wri
         _create_namespaces(context, table_id.namespace)
     directory, marker = place_to_write(context, table_id)
     if directory == table_directory(table_id.name) and not table_id.namespace:
-        _begin_at_home(context, table_id)
+        begin_at_home(context, table_id)
     head = None if directory is None else context.tables.head(directory)
     return _plan(
         context,
@@ -159,19 +149,6 @@ def _plan_new(context: Context, table_id: TableId, request: WriteRequest) -> Wri
         seen_version=0 if head is None else head.version,
         marker=marker,
     )
-
-
-def _begin_at_home(context: Context, table_id: TableId) -> None:
-    """Make sure that listings do not take the job's files for a table, and that the name can be had."""
-    facts = look_up(context.storage, table_id.name)
-    if facts.state in {State.DEREGISTERED, State.MOVED} or (facts.deregistered_inside and facts.holds_table):
-        raise already_exists(table_id, facts)
-    if facts.marker is not None and facts.state in {State.PURGING, State.REVIVING}:
-        raise busy(table_id.name, facts.marker.marker)
-    refuse_occupied(context, table_id)
-    require_create_only(context.storage, to_do="creating a table")
-    flag_new_root(context.storage)
-    sign_creating(context.storage, table_id.name)
 
 
 def _create_namespaces(context: Context, namespace: tuple[str, ...]) -> None:

@@ -12,9 +12,8 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from relance.errors import TableNotFoundError
-from relance.lance_errors import open_at
+from relance.lance_io import checkout, open_at
 from relance.operations.data_errors import data_errors
-from relance.operations.datasets import checkout
 from relance.operations.fields import fields_of_table
 from relance.operations.staging.plan import WritePlan
 from relance.operations.watched import Watched

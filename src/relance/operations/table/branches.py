@@ -15,13 +15,13 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.branch_contents import BranchContents
 
+from relance.catalog.context import Context
 from relance.errors import (
     InvalidInputError,
     InvalidTableStateError,
     TableBranchAlreadyExistsError,
     TableBranchNotFoundError,
 )
-from relance.operations.context import Context
 from relance.operations.paging import page_of
 from relance.operations.table.opening import reading
 from relance.operations.table.ref_files import is_gone, read_refs

@@ -18,8 +18,8 @@ from lance_namespace import (
 from lance_namespace_urllib3_client.models.add_columns_entry import AddColumnsEntry
 from lance_namespace_urllib3_client.models.alter_columns_entry import AlterColumnsEntry
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError, UnsupportedOperationError
-from relance.operations.context import Context
 from relance.operations.table.data_types import parse_data_type
 from relance.operations.table.opening import changing, reading, refusing, require_column, transaction_id
 

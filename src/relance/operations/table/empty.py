@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lance_namespace import CreateTableRequest, CreateTableResponse, DeclareTableRequest
 
+from relance.catalog.context import Context
 from relance.errors import UnsupportedOperationError
-from relance.operations.context import Context
-from relance.operations.declare import declare_table
-from relance.operations.new_table import CreateMode
+from relance.lance_io import CreateMode
+from relance.operations.lifecycle import declare_table
 from relance.operations.requests import parse_mode, with_options
 
 

@@ -14,16 +14,15 @@ from lance_namespace import (
     RestoreTableResponse,
 )
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.layout import list_manifests
+from relance.catalog.resolve import Found, find_table
 from relance.errors import InvalidInputError, TransactionNotFoundError, UnsupportedOperationError
-from relance.lance_errors import lance_errors, transaction_at
-from relance.listing.manifest_files import list_manifests
-from relance.operations.context import Context
+from relance.lance_io import lance_errors, transaction_at
 from relance.operations.datasets import open_dataset
-from relance.operations.places import table_id_of, visible_table
 from relance.operations.requests import parse_mode
 from relance.operations.table.opening import changing, transaction_id
 from relance.operations.table.ref_files import read_refs
-from relance.resolution import Found
 
 
 def restore_table(context: Context, request: RestoreTableRequest) -> RestoreTableResponse:
@@ -89,7 +88,7 @@ def _find(context: Context, parts: list[str] | None) -> dict[str, str]:
     if parts is None or len(parts) < 2:
         raise InvalidInputError("a transaction id consists of the table's id and a version or UUID")
     wanted = parts[-1]
-    found = visible_table(context, table_id_of(context, parts[:-1]))
+    found = find_table(context, table_id_of(context, parts[:-1]))
     dataset = open_dataset(context, found)
     with lance_errors(f"table id '{found.table_id}'", context.lance_options()):
         for branch in (None, *sorted(read_refs(dataset.branches.list))):

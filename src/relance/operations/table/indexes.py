@@ -18,13 +18,13 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.index_content import IndexContent
 
+from relance.catalog.context import Context
 from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
     TableIndexAlreadyExistsError,
     TableIndexNotFoundError,
 )
-from relance.operations.context import Context
 from relance.operations.paging import page_of
 from relance.operations.table.index_types import IndexType, check_fit, parameters, parse_index_type
 from relance.operations.table.opening import changing, reading, refusing, require_column, transaction_id

@@ -11,8 +11,8 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.update_field_metadata_entry import UpdateFieldMetadataEntry
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError
-from relance.operations.context import Context
 from relance.operations.table.opening import changing, reading, refusing, require_column, transaction_id
 
 

@@ -59,7 +59,7 @@ from lance_namespace import (
     UpdateTableTagResponse,
 )
 
-from relance.operations.context import Context
+from relance.catalog.context import Context
 from relance.operations.requests import Fields, as_request
 from relance.operations.table import branches, columns, empty, history, indexes, metadata, stats, tags, views
 

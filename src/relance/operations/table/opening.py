@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import lance
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError, RelanceError, TableColumnNotFoundError
-from relance.lance_errors import lance_errors, transaction_at
-from relance.operations.context import Context
+from relance.lance_io import lance_errors, transaction_at
 from relance.operations.targets import after_write, open_for_reading, open_for_writing
 from relance.storage.failures import first_line
 

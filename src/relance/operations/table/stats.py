@@ -8,7 +8,7 @@ from lance_namespace import GetTableStatsRequest, GetTableStatsResponse
 from lance_namespace_urllib3_client.models.fragment_stats import FragmentStats
 from lance_namespace_urllib3_client.models.fragment_summary import FragmentSummary
 
-from relance.operations.context import Context
+from relance.catalog.context import Context
 from relance.operations.table.opening import reading
 
 

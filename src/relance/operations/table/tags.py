@@ -21,8 +21,8 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.tag_contents import TagContents
 
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError, TableTagAlreadyExistsError, TableTagNotFoundError
-from relance.operations.context import Context
 from relance.operations.paging import page_of
 from relance.operations.table.opening import reading
 from relance.operations.table.ref_files import is_gone, read_refs

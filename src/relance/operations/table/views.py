@@ -9,9 +9,8 @@ from lance_namespace import (
     RefreshMaterializedViewResponse,
 )
 
+from relance.catalog.context import Context, table_id_of
 from relance.errors import UnsupportedOperationError
-from relance.operations.context import Context
-from relance.operations.places import table_id_of
 
 _REASON = (
     "materialized views require a service that runs their query; use create_table to store a query's result"

@@ -12,11 +12,11 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.resolve import find_table
 from relance.errors import InvalidInputError
-from relance.operations.context import Context
 from relance.operations.data.expressions import check_expressions
 from relance.operations.datasets import open_dataset
-from relance.operations.places import table_id_of, visible_table
 from relance.operations.targets import Target
 from relance.operations.transfer.formats import Format, format_of, open_writer
 
@@ -53,7 +53,7 @@ def scan(context: Context, parts: Sequence[str], chosen: Selection) -> pa.Record
     if chosen.limit is not None and chosen.limit < 0:
         raise InvalidInputError(f"limit must not be negative, got {chosen.limit}")
     check_expressions([chosen.where])
-    found = visible_table(context, table_id_of(context, parts))
+    found = find_table(context, table_id_of(context, parts))
     dataset = open_dataset(context, found, version=chosen.version, tag=chosen.tag, branch=chosen.branch)
     target = Target(found, chosen.branch, dataset, context.lance_options())
     with target.errors():

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from relance.catalog.context import Context
 from relance.errors import RelanceError, TableSchemaValidationError
-from relance.operations.context import Context
 from relance.operations.staging.commit import abort_write, commit_write
 from relance.operations.staging.plan import WriteMode, WriteRequest, plan_write
 from relance.operations.staging.tasks import write_batches

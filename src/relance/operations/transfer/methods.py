@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from relance.operations.context import Context
+from relance.catalog.context import Context
 from relance.operations.requests import parse_mode
 from relance.operations.staging.plan import WriteMode
 from relance.operations.transfer import exporting, importing

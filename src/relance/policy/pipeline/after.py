@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
+from relance.catalog.context import Context
 from relance.maintenance.runner import Runner
 from relance.maintenance.work import CatalogRef
-from relance.operations.context import Context
 from relance.policy.facts import TableFacts
 from relance.policy.pipeline.gather import added, gather
 from relance.policy.pipeline.planning import RunPlan

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.register import is_protected, set_protection
+from relance.catalog.resolve import find_table
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.maintenance.work import Effect, Estimate, Task
-from relance.operations.context import Context
 from relance.operations.drop_ttl import own_ttl, set_drop_ttl
-from relance.operations.places import place_of, table_id_of, visible_table
-from relance.operations.registration import set_protection
-from relance.operations.rows.lookups import require_manifest
 from relance.operations.table.opening import reading
 
 
@@ -34,12 +33,10 @@ class SetProtection:
             TableNotFoundError: there is no such table.
             UnsupportedOperationError: the catalog has no manifest.
         """
-        require_manifest(context, to_do="protection")
+        context.require_manifest(to_do="protection")
         table_id = table_id_of(context, table)
-        visible_table(context, table_id)
-        entry = place_of(context, table_id).entry
-        protected = entry is not None and entry.is_protected
-        return None if protected is self.on else _Protection(table, self.on)
+        find_table(context, table_id, properties=False)
+        return None if is_protected(context, table_id.parts) is self.on else _Protection(table, self.on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +73,12 @@ class SetDropTtl:
         Raises:
             TableNotFoundError: there is no such table.
         """
-        found = visible_table(context, table_id_of(context, table))
+        found = find_table(context, table_id_of(context, table))
         config: dict[str, str] = {}
-        if found.facts is not None and not found.is_only_declared(context.storage):
+        if found.home is not None and not found.is_only_declared(context.storage):
             with reading(context, table) as dataset:
                 config = dict(dataset.config())
-        own = own_ttl(found.properties, config, at_home=found.facts is not None)
+        own = own_ttl(found.properties, config, at_home=found.home is not None)
         return None if _same(own, self.ttl) else _Ttl(table, self.ttl, own)
 
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.purge import claimed_for
+from relance.catalog.resolve import state_of_name
+from relance.catalog.states import State
 from relance.errors import RelanceError
-from relance.lifecycle.states import State
 from relance.maintenance.execute import Progress, Run
 from relance.maintenance.maintain import Choice
 from relance.maintenance.work import CatalogRef, Effect, Result
-from relance.operations.context import Context
-from relance.operations.generations import state_of_name
-from relance.operations.places import table_id_of
 from relance.policy.actions import Kind
 from relance.policy.pipeline.after import seen_after
 from relance.policy.pipeline.history_rows import RunHead
@@ -135,13 +135,11 @@ class Execution:
     def _claimed_for(self, step: Step) -> timedelta:
         state = state_of_name(self.context, table_id_of(self.context, step.action.table))
         for each in state.dropped:
-            marker = each.marker
-            if marker.deletion_id != step.action.settings.get("deletion_id") or marker.lease_until is None:
+            control = each.control
+            if each.deletion_id != step.action.settings.get("deletion_id"):
                 continue
-            if marker.state is State.PURGING and not marker.token.startswith(self.plan.run):
-                timing = self.context.timing
-                over = marker.lease_until + timing.clock_skew + timing.request_age
-                return over - self.context.clock.now()
+            if control.state is State.PURGING and not control.token.startswith(self.plan.run):
+                return claimed_for(self.context, each)
         return timedelta(0)
 
     def _close(self, history: History, head: RunHead) -> RunRecord:

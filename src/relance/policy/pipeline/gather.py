@@ -12,25 +12,21 @@ from typing import Any, TypeVar
 import lance
 from lance_namespace import ListTablesRequest
 
+from relance.catalog.context import Context
+from relance.catalog.layout import ManifestFile, list_manifests
+from relance.catalog.manifest.store import Snapshot, rereading
+from relance.catalog.resolve import Found, Generation, all_generations, find_in, find_table
 from relance.errors import RelanceError, TableNotFoundError
 from relance.identifiers import DELIMITER, TableId
-from relance.lance_errors import lance_errors, open_at
-from relance.lifecycle.retention import purge_after
-from relance.listing.manifest_files import ManifestFile, list_manifests
-from relance.locations import table_directory
+from relance.lance_io import lance_errors, open_at
 from relance.maintenance.execute import Progress
 from relance.maintenance.layout.index_refresh import lags_of
 from relance.maintenance.runner import Runner, open_catalog, slices_of
 from relance.maintenance.work import CatalogRef
-from relance.manifest.store import Snapshot, rereading
-from relance.operations.context import Context
 from relance.operations.drop_ttl import own_ttl
-from relance.operations.generations import Generation, all_generations
-from relance.operations.places import left_behind
 from relance.operations.tables import list_all_tables
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.records import Totals
-from relance.resolution import Found, find_table, locate
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -116,24 +112,25 @@ def _tell(progress: Callable[[Progress], None] | None, seen: Progress) -> None:
 def _tasks(context: Context, only: Callable[[tuple[str, ...]], bool]) -> tuple[list[Look], int]:
     listed = list_all_tables(context, ListTablesRequest(include_declared=True)).tables
     live = [each for name in listed if only(each := tuple(name.split(DELIMITER)))]
-    dropped = [_dropped(each) for each in all_generations(context) if only(tuple(each.table_id.parts))]
+    dropped = [
+        _dropped(context, each) for each in all_generations(context) if only(tuple(each.table_id.parts))
+    ]
     tasks = [Look(tables=tuple(live[at : at + _PER_TASK])) for at in range(0, len(live), _PER_TASK)]
     tasks += [Look(dropped=tuple(dropped[at : at + _PER_TASK])) for at in range(0, len(dropped), _PER_TASK)]
     return tasks, len(live) + len(dropped)
 
 
-def _dropped(generation: Generation) -> _Dropped:
-    marker, entry = generation.marker, generation.entry
+def _dropped(context: Context, generation: Generation) -> _Dropped:
+    status, row = generation.status(context), generation.row
     facts = TableFacts(
         tuple(generation.table_id.parts),
         TableState.DROPPED,
-        deletion_id=marker.deletion_id,
-        dropped_at=marker.deleted_at,
-        purge_after=purge_after(marker),
-        properties=() if entry is None else _pairs(entry.properties),
+        deletion_id=status.deletion_id,
+        dropped_at=status.deleted_at,
+        purge_after=status.purge_after,
+        properties=() if row is None else _pairs(row.properties),
     )
-    directory = table_directory(generation.table_id.name) if entry is None else entry.location or ""
-    return _Dropped(facts, directory)
+    return _Dropped(facts, generation.directory)
 
 
 def _lost(task: Look, error: RelanceError) -> list[Gathered]:
@@ -163,17 +160,16 @@ def _each(context: Context, look: Callable[[_T], _R], wanted: Sequence[_T]) -> l
 def _look_at(context: Context, snapshot: Snapshot | None, table_id: TableId) -> Gathered | None:
     table = tuple(table_id.parts)
     try:
-        place = locate(snapshot, table_id, dir_listing=context.settings.dir_listing)
-        found = find_table(context.storage, snapshot, place)
+        found = find_table(context, table_id) if snapshot is None else find_in(context, snapshot, table_id)
     except TableNotFoundError:
         return None  # dropped or renamed since it was listed
     except RelanceError as error:
         return Gathered(TableFacts(table, error=error.detail))
-    entry = place.entry or (left_behind(snapshot, table_id) if found.facts is not None else None)
+    row = None if snapshot is None else snapshot.get([str(table_id)]).get(str(table_id))
     known = TableFacts(
         table,
-        protected=entry is not None and entry.is_protected,
-        properties=() if entry is None else _pairs(entry.properties),
+        protected=row is not None and row.is_protected,
+        properties=_pairs(found.properties),
     )
     try:
         return Gathered(_live_facts(context, found, known), found.directory)
@@ -182,7 +178,7 @@ def _look_at(context: Context, snapshot: Snapshot | None, table_id: TableId) -> 
 
 
 def _live_facts(context: Context, found: Found, known: TableFacts) -> TableFacts:
-    at_home = found.facts is not None
+    at_home = found.home is not None
     if found.is_only_declared(context.storage):
         ttl = own_ttl(dict(known.properties), {}, at_home=at_home)
         return replace(known, state=TableState.DECLARED, drop_ttl=ttl)
@@ -206,6 +202,17 @@ def _look_at_dropped(context: Context, dropped: _Dropped) -> Gathered:
         return Gathered(dropped.facts, dropped.directory)
 
 
+def _purge_after(known: TableFacts, written: datetime | None) -> datetime | None:
+    """Return when a dropped table expires; its period begins with the last write, if that came later.
+
+    Both times are the store's. The one that Lance keeps in a version is of its writer's clock.
+    """
+    dropped, due = known.dropped_at, known.purge_after
+    if written is None or dropped is None or due is None or written <= dropped:
+        return due
+    return written + (due - dropped)
+
+
 def _measured(context: Context, directory: str, dataset: lance.LanceDataset, known: TableFacts) -> TableFacts:
     latest: dict[str, Any] = dataset.get_version()
     summary = {key: int(value) for key, value in latest["metadata"].items() if str(value).isdecimal()}
@@ -223,6 +230,7 @@ def _measured(context: Context, directory: str, dataset: lance.LanceDataset, kno
         last_write=last_write,
         unindexed_rows=_lag(dataset),
         columns=tuple((field.name, str(field.type)) for field in dataset.schema),
+        purge_after=_purge_after(known, manifests[-1].info.modified if manifests else None),
     )
 
 

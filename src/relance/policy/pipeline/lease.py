@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from relance.catalog.context import Context
 from relance.clock import from_millis, to_millis
 from relance.errors import (
     ConcurrentModificationError,
@@ -27,7 +28,6 @@ from relance.errors import (
     RelanceError,
 )
 from relance.locations import POLICY_DIRECTORY
-from relance.operations.context import Context
 from relance.storage.probe import require_replace
 from relance.storage.protocol import Version
 from relance.storage.readback import create_once, replace_once

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import lance
 
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.resolve import find_table, state_of_name
 from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
-from relance.lance_errors import lance_errors, transaction_at
+from relance.lance_io import lance_errors, transaction_at
 from relance.maintenance.rows.row_changes import pieces_of
-from relance.operations.context import Context
 from relance.operations.datasets import open_dataset
-from relance.operations.generations import state_of_name
-from relance.operations.places import table_id_of, visible_table
 from relance.policy.actions import Action, Kind
 
 MOST_VERSIONS = 500
@@ -58,7 +57,7 @@ def check_unmoved(context: Context, action: Action, seen: Seen) -> None:
         return
     what = f"table id '{'$'.join(action.table)}'"
     try:
-        found = visible_table(context, table_id_of(context, action.table))
+        found = find_table(context, table_id_of(context, action.table))
     except TableNotFoundError as cause:
         raise MovedError(f"{cause.detail}; it existed when the plan was made: re-plan") from cause
     if found.directory != seen.directory:
@@ -81,10 +80,13 @@ def _check_dropped(context: Context, action: Action, seen: Seen) -> None:
     if not is_gone(context, action):
         return
     state = state_of_name(context, table_id_of(context, action.table))
-    marker = None if state.at_home is None or state.at_home.marker is None else state.at_home.marker.marker
-    rows = [] if context.manifest is None else context.manifest.latest().at_location([seen.directory])
-    back = any(each.is_visible and each.location == seen.directory for each in rows)
-    if back or (marker is not None and marker.undid == action.settings["deletion_id"]):
+    home = state.home
+    undid = home.marked.control.undid if home is not None and home.marked is not None and home.is_live else ""
+    rows = [] if context.manifest is None else context.manifest.latest().sharing([seen.directory])
+    back = any(
+        row.is_visible and not row.is_home and row.normalized_location == seen.directory for row in rows
+    )
+    if back or (undid and undid == action.settings["deletion_id"]):
         name = "$".join(action.table)
         raise MovedError(f"table id '{name}' was undropped after the plan was made; re-plan")
 
@@ -125,4 +127,4 @@ def is_gone(context: Context, action: Action) -> bool:
     """Tell whether the generation that a purge is for is not there any more."""
     deletion = action.settings.get("deletion_id")
     state = state_of_name(context, table_id_of(context, action.table))
-    return all(each.marker.deletion_id != deletion for each in state.dropped)
+    return all(each.deletion_id != deletion for each in state.dropped)

@@ -13,14 +13,14 @@ from typing import Any
 import lance
 import pyarrow as pa
 
+from relance.catalog.context import Context
 from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
 from relance.identifiers import DELIMITER
-from relance.lance_errors import lance_errors, open_at
+from relance.lance_io import lance_errors, open_at
 from relance.locations import POLICY_DIRECTORY
 from relance.maintenance.runner import open_catalog
 from relance.maintenance.work import CatalogRef
 from relance.namespace import DirectoryNamespace
-from relance.operations.context import Context
 from relance.policy.actions import Kind
 from relance.policy.pipeline.history_rows import (
     FORMAT,

@@ -7,15 +7,15 @@ import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from relance.catalog.context import Context
+from relance.catalog.states import new_nonce
 from relance.errors import (
     InvalidInputError,
     KeyExistsError,
     KeyNotFoundError,
     TransactionNotFoundError,
 )
-from relance.lifecycle.marker_store import new_nonce
 from relance.locations import POLICY_DIRECTORY, parse_root
-from relance.operations.context import Context
 from relance.policy.codec import decode, digest, dumps, encode
 from relance.policy.pipeline.planning import RunPlan
 from relance.storage.readback import create_once

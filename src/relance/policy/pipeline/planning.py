@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from relance.amounts import plural
+from relance.catalog.context import table_id_of
 from relance.maintenance.execute import Progress, Run
 from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
 from relance.maintenance.runner import Runner, open_catalog
 from relance.maintenance.work import CatalogRef, Result
 from relance.namespace import DirectoryNamespace
-from relance.operations.places import table_id_of
 from relance.policy.actions import Action, Kind
 from relance.policy.codec import digest
 from relance.policy.evaluate import Decision, decisions, evaluate_root

@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from relance.amounts import plural
+from relance.catalog.context import Context
 from relance.errors import InvalidInputError
 from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
 from relance.maintenance.runner import Runner, open_catalog
 from relance.maintenance.work import CatalogRef
 from relance.namespace import DirectoryNamespace
-from relance.operations.context import Context
 from relance.policy.actions import Kind
 from relance.policy.model import Policy
 from relance.policy.pipeline.execution import Execution, moved_tables

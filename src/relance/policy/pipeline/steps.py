@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from relance.catalog.context import Context
 from relance.maintenance.work import Effect, Estimate, TablePlan
-from relance.operations.context import Context
-from relance.operations.in_step import follow_marker
-from relance.operations.places import table_id_of
 from relance.policy.actions import Action, Kind
 from relance.policy.pipeline.jobs import Around, job_of
 from relance.policy.pipeline.moved import Seen, check_unmoved, is_gone
@@ -85,10 +83,6 @@ class StepsJob:
             if self.look_only:
                 return None
             if action.kind is Kind.PURGE and is_gone(context, action):
-                # It was purged, maybe by a process that died before the manifest said so. Only the root has
-                # markers, which rows follow.
-                if len(action.table) == 1:
-                    follow_marker(context, table_id_of(context, action.table))
                 return None
         around = Around(self.run, context.clock.now(), step.seen.version)
         return job_of(action, around).plan(context, action.table)

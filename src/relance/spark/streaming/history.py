@@ -10,7 +10,7 @@ from lance import LanceOperation
 from lance.fragment import FragmentMetadata
 
 from relance.errors import InvalidTableStateError, TableVersionNotFoundError
-from relance.lance_errors import transaction_at
+from relance.lance_io import transaction_at
 
 _WITHOUT_ROWS = (
     LanceOperation.Rewrite,

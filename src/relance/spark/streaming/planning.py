@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 
 from relance.errors import InvalidTableStateError, TableVersionNotFoundError, UnsupportedOperationError
-from relance.lance_errors import lance_errors
-from relance.operations.datasets import checkout
+from relance.lance_io import checkout, lance_errors
 from relance.spark.options import Changes, StreamOptions
 from relance.spark.streaming.columns import Column, columns_at
 from relance.spark.streaming.history import Change, History, Piece, gone, pieces_of

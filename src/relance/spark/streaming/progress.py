@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from relance.catalog.context import Context
+from relance.catalog.states import new_nonce
 from relance.errors import (
     InvalidInputError,
     InvalidTableStateError,
     KeyNotFoundError,
     TableVersionNotFoundError,
 )
-from relance.lifecycle.marker_store import new_nonce
-from relance.operations.context import Context
 from relance.operations.staging.commit import abort_write, commit_write, find_marked
 from relance.operations.staging.plan import WritePlan
 from relance.storage.protocol import ObjectStorage, Version

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from relance.config import StorageOptions
 from relance.errors import TableVersionNotFoundError
-from relance.lance_errors import open_at
+from relance.lance_io import checkout, open_at
 from relance.operations.data_errors import data_errors
-from relance.operations.datasets import checkout
 from relance.spark.streaming.columns import (
     CHANGE_TYPE,
     COMMIT_VERSION,

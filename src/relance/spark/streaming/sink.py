@@ -10,8 +10,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from relance.catalog.context import shared_context
 from relance.errors import InternalError
-from relance.operations.context import shared_context
 from relance.operations.staging.plan import WriteMode, WritePlan, plan_write
 from relance.operations.staging.tasks import write_batches
 from relance.spark.options import WriteOptions

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import lance
 
+from relance.catalog.context import shared_context
 from relance.config import StorageOptions
-from relance.lance_errors import open_at
-from relance.operations.context import shared_context
+from relance.lance_io import open_at
 from relance.operations.targets import open_for_reading
 from relance.spark.address import Address, CatalogAddress
 

@@ -27,6 +27,7 @@ from tests.support.spark.cluster import WORKER_HOSTS, driver_session
 
 import relance
 import relance.spark
+from relance.catalog.context import Context
 from relance.maintenance import (
     CleanUp,
     Compact,
@@ -42,7 +43,6 @@ from relance.maintenance.execute import Run
 from relance.maintenance.merging.merge_plan import MergePlan
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
-from relance.operations.context import Context
 from relance.spark import merge_few
 from relance.spark.runner import SparkRunner
 

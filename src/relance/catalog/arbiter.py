@@ -1,0 +1,662 @@
+"""The arbiter of a table: read it, swap it, claim it, take a claim over, and keep the manifest in sync.
+
+Two kinds: a file beside a root table's home directory, with the seed's marker next to it, and the row of
+a table in any other directory. Whoever changes a table's state swaps its arbiter over exactly the body
+that was read. The verbs are in create, drop, purge and register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from relance.catalog.context import Context
+from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, read_control
+from relance.catalog.manifest.row import ObjectType, Row
+from relance.catalog.manifest.schema import manages_versions
+from relance.catalog.manifest.store import Change, ManifestConflictError, Snapshot, transact
+from relance.catalog.states import (
+    MARGIN,
+    TRANSITIONS,
+    Control,
+    Mark,
+    Marked,
+    Situation,
+    State,
+    cleared,
+    control_text,
+    decode_control,
+    deleted,
+    encode_control,
+    encode_mark,
+    is_purged,
+    new_nonce,
+    returned,
+    seconds,
+    state_of,
+    taken_over,
+    undid,
+)
+from relance.catalog.version_rows.rows import is_version_of
+from relance.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    KeyChangedError,
+    KeyExistsError,
+    OutcomeUnknownError,
+    RelanceError,
+)
+from relance.identifiers import DELIMITER
+from relance.lance_io import VersionTakenError
+from relance.locations import CONTROL_SUFFIX, MARKER_SUFFIX, table_directory
+from relance.storage.protocol import Replacement, Version
+from relance.storage.readback import create_once, replace_many_once, replace_once
+
+ATTEMPTS = 6
+"""How often a verb starts again because another client was faster."""
+
+
+class SwapLostError(ConcurrentModificationError):
+    """Another client changed the arbiter first; nothing was written."""
+
+
+# The file of a root table.
+
+
+def swap_file(context: Context, name: str, control: Control, *, over: Marked | None) -> Marked:
+    """Swap the arbiter of a root table over exactly the body that was read.
+
+    Raises:
+        SwapLostError: another client changed it first.
+        OutcomeUnknownError: no response, and reading back did not tell.
+    """
+    _require_transition(state_of(over), control.state)
+    key, body = name + CONTROL_SUFFIX, encode_control(control)
+    try:
+        if over is None:
+            version = create_once(context.storage, key, body)
+        else:
+            version = replace_once(context.storage, key, body, expected=over.version)
+    except (KeyExistsError, KeyChangedError) as cause:
+        raise _lost(name) from cause
+    return Marked(control, version)
+
+
+def swap_files(context: Context, swaps: Sequence[tuple[str, Control, Marked]]) -> list[Marked | RelanceError]:
+    """Swap the arbiters of several tables; each has its own outcome, with the errors of `swap_file`."""
+    changes: list[Replacement] = []
+    for name, control, over in swaps:
+        _require_transition(over.state, control.state)
+        changes.append(Replacement(name + CONTROL_SUFFIX, encode_control(control), over.version))
+    outcomes: list[Marked | RelanceError] = []
+    for (name, control, _), outcome in zip(swaps, replace_many_once(context.storage, changes), strict=True):
+        if isinstance(outcome, KeyChangedError):
+            outcomes.append(_lost(name))
+        elif isinstance(outcome, RelanceError):
+            outcomes.append(outcome)
+        else:
+            outcomes.append(Marked(control, outcome))
+    return outcomes
+
+
+def _require_transition(over: State | None, state: State) -> None:
+    if state not in TRANSITIONS[over]:
+        raise InternalError(f"an arbiter cannot go from {over} to {state}")
+
+
+def _lost(name: str) -> SwapLostError:
+    return SwapLostError(f"table id '{name}' was changed by another client")
+
+
+def is_same(one: Marked | None, other: Marked | None) -> bool:
+    """Tell whether two reads showed the same body."""
+    if one is None or other is None:
+        return one is other
+    return one.control.nonce == other.control.nonce
+
+
+# The marker of a root table.
+
+
+def put_mark(context: Context, name: str, mark: Mark, *, over: Version | None) -> None:
+    """Write the marker, create-only or over a late one.
+
+    Raises:
+        KeyExistsError, KeyChangedError: another one is there.
+        OutcomeUnknownError: no response, and reading back did not tell.
+    """
+    key, body = name + MARKER_SUFFIX, encode_mark(mark)
+    if over is None:
+        # Create-only: if two clients drop a table at once, exactly one writes the marker.
+        create_once(context.storage, key, body)
+    else:
+        replace_once(context.storage, key, body, expected=over)
+
+
+def delete_mark(context: Context, name: str, lease: Lease, *, also: Sequence[str] = ()) -> None:
+    """Delete the marker and other files beside it, within the lease that began before the last look at both.
+
+    Raises:
+        ConcurrentModificationError: the lease ended.
+        RelanceError: the store did not do it, or did not say so.
+    """
+    delete_marks(context, {name: lease}, also=also)
+
+
+def delete_marks(context: Context, leases: Mapping[str, Lease], *, also: Sequence[str] = ()) -> None:
+    """Delete the markers of several tables in one call, each within its lease."""
+    keys = [*(name + MARKER_SUFFIX for name in leases), *also]
+    for again in (False, True):
+        for name, lease in leases.items():
+            lease.require(name)
+        try:
+            context.storage.delete_many(keys)
+            return
+        except OutcomeUnknownError:
+            if again:
+                raise
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A period that began before a look at the arbiter, on a clock that only this process sees."""
+
+    context: Context
+    end: float
+
+    @property
+    def has_ended(self) -> bool:
+        return self.context.clock.monotonic() >= self.end
+
+    @property
+    def left(self) -> timedelta:
+        return timedelta(seconds=max(self.end - self.context.clock.monotonic(), 0.0))
+
+    def require(self, name: str) -> None:
+        """Check that the lease has not ended.
+
+        Raises:
+            ConcurrentModificationError: it has.
+        """
+        if self.has_ended:
+            raise ConcurrentModificationError(
+                f"table id '{name}': the store responded too slowly, so the operation was stopped; retry"
+            )
+
+
+def begin_lease(context: Context) -> Lease:
+    """Return a lease that begins now."""
+    return Lease(context, context.clock.monotonic() + context.timing.lease.total_seconds())
+
+
+# Adopting what another client did, and ending what it left.
+
+
+def adopt(context: Context, snapshot: NameSnapshot) -> Marked:
+    """Bring the arbiter in line with the marker: another client's drop or undrop, or a stopped one of ours.
+
+    Raises:
+        SwapLostError: another client changed it first.
+    """
+    marked, mark = snapshot.marked, snapshot.mark
+    if marked is not None and marked.state is State.DELETED:
+        control = cleared(undid=marked.control.id, fence=marked.control.fence)
+    else:
+        assert mark is not None  # otherwise there is nothing to adopt
+        control = deleted(
+            marked,
+            deletion_id=mark.id or new_nonce(),
+            version=snapshot.version,
+            ttl=mark.ttl,
+            timing=context.timing,
+            deleted_at=mark.modified,
+        )
+    return swap_file(context, snapshot.name, control, over=marked)
+
+
+def tidy(context: Context, home: NameSnapshot) -> None:
+    """Remove a late marker beside a visible table.
+
+    The arbiter is written anew first, so that a drop soon after is strict: the removal may come late.
+    """
+    marked, lease = home.marked, begin_lease(context)
+    if marked is not None and marked.state not in {State.CLEARED, State.PURGED, State.DELETED}:
+        return
+    if is_purged(marked):
+        assert marked is not None  # it is a tombstone
+        control = replace(marked.control, nonce=new_nonce(), since=None)
+    else:
+        # A drop beside a visible table was undone by another client.
+        ended = marked.control.id if marked is not None and marked.state is State.DELETED else undid(marked)
+        control = cleared(undid=ended, fence=marked.control.fence if marked is not None else None)
+    with suppress(RelanceError):  # the next purge run or drop does it
+        swap_file(context, home.name, control, over=marked)
+        delete_mark(context, home.name, lease)
+
+
+def needs_adoption(snapshot: NameSnapshot) -> bool:
+    """Tell whether arbiter and marker disagree, so that the arbiter has to follow."""
+    state = state_of(snapshot.marked)
+    if state is State.DELETED:
+        return snapshot.situation is Situation.VISIBLE
+    return state not in {State.REVIVING, State.PURGING} and snapshot.situation is Situation.DROPPED
+
+
+def end_create(context: Context, snapshot: NameSnapshot, *, patient: bool = True) -> None:
+    """End the claim of a create that does not go on: finish it if its version is there, else undo it.
+
+    Nobody has to wait for its holder: another version is put where the holder's would go.
+
+    Raises:
+        ConcurrentModificationError: another client was faster, or the store too slow.
+    """
+    name, marked = snapshot.name, snapshot.marked
+    assert marked is not None  # the caller looked
+    if patient:
+        wait_for_holder(context, name, marked)
+    lease = begin_lease(context)
+    control = taken_over(marked, context.timing)
+    claim = swap_file(context, name, control, over=marked)
+    assert control.before is not None  # a claim says what it was taken from
+    directory, fence = snapshot.directory, control.fence
+    for _ in range(ATTEMPTS):
+        # First the number that the fence takes: a version of the create that lands later has that number too.
+        head = context.tables.head(directory)
+        if (
+            context.tables.committed_version(directory, control.writers, after=control.before.version)
+            is not None
+        ):
+            if snapshot.marker is not None:
+                delete_mark(context, name, lease)
+            swap_file(context, name, cleared(undid=control.before.id, fence=fence), over=claim)
+            return
+        if head is None or control.before.state is State.PURGED:
+            break  # what comes late lies under a tombstone, or creates what was only declared
+        if not is_same(read_control(context, name), claim):
+            raise _lost(name)
+        lease.require(name)
+        try:
+            context.tables.restore(
+                directory,
+                head.version,
+                token=new_nonce(),
+                timeout=min(context.timing.commit_timeout, lease.left),
+            )
+            break
+        except VersionTakenError:
+            continue
+        except OutcomeUnknownError:
+            fence = seconds(context.store_now() + context.timing.reach) + 1
+    else:
+        raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
+    swap_file(context, name, returned(control, fence=fence), over=claim)
+
+
+def settle(context: Context, snapshot: NameSnapshot) -> bool:
+    """End the create or adopt the drop or undrop that another client left at a name; False: look again.
+
+    Raises:
+        ConcurrentModificationError: other clients are faster every time.
+    """
+    try:
+        if state_of(snapshot.marked) is State.REVIVING:
+            end_create(context, snapshot)
+        elif needs_adoption(snapshot):
+            adopt(context, snapshot)
+        else:
+            return True
+    except SwapLostError:
+        pass
+    return False
+
+
+def wait_for_holder(context: Context, name: str, marked: Marked) -> None:
+    """Give the holder of a claim time to finish. Safety does not depend on it.
+
+    Raises:
+        SwapLostError: it did, or another client took over.
+    """
+    for _ in range(round(context.timing.patience.total_seconds())):
+        context.clock.sleep(1.0)
+        if not is_same(read_control(context, name), marked):
+            raise _lost(name)
+
+
+def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationError:
+    """Return the error for a name that a purge has claimed."""
+    control = marked.control
+    if marked.modified is None or control.lease is None:
+        when = "later"
+    else:
+        until = marked.modified + control.lease + context.timing.request_age + timedelta(seconds=60)
+        when = f"after {until.isoformat(timespec='seconds')} at the latest"
+    return ConcurrentModificationError(
+        f"table id '{name}' is locked by another client (purging it); retry {when}, when another purge "
+        "can take over"
+    )
+
+
+# The rows of a root table in its home directory.
+
+
+def home_rows(snapshot: Snapshot, name: str) -> list[Row]:
+    """Return the rows that lead to the home directory of a name: at its id, or at a dropped one."""
+    row = snapshot.get([name]).get(name)
+    own = [row] if row is not None and row.is_home else []
+    return own + [dropped for dropped in snapshot.dropped(name) if dropped.is_home]
+
+
+def other_owner(snapshot: Snapshot | None, name: str) -> Row | None:
+    """Return the row of another object that has the name, so that the home directory does not count."""
+    row = None if snapshot is None else snapshot.get([name]).get(name)
+    return None if row is None or row.is_home else row
+
+
+class NameTakenError(ConcurrentModificationError):
+    """Another object got the name while this table was being made visible."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeState:
+    """Where the row of a home directory belongs."""
+
+    visible: bool
+    hidden: bool
+    deletion_id: str = ""
+
+
+def home_state(snapshot: NameSnapshot) -> HomeState:
+    """Return where the row belongs according to a look at the name."""
+    hidden = snapshot.situation is not Situation.VISIBLE and (snapshot.has_versions or snapshot.reserved)
+    deletion_id = ""
+    if hidden:
+        control = snapshot.marked.control if snapshot.marked is not None else None
+        if control is not None and control.state is State.REVIVING:
+            control = control.before
+        deletion_id = (control.id if control is not None else "") or (
+            snapshot.mark.id if snapshot.mark is not None and snapshot.mark.id else ""
+        )
+    return HomeState(snapshot.is_visible, hidden, deletion_id or new_nonce())
+
+
+def sync(
+    context: Context,
+    name: str,
+    snapshot: Snapshot | None,
+    state: HomeState,
+    *,
+    properties: dict[str, str] | None = None,
+    also: Callable[[Snapshot], Change] | None = None,
+) -> dict[str, str]:
+    """Put the home row where arbiter and marker want it, in one commit, and return its properties.
+
+    `snapshot` is older than the last look at arbiter and marker, which showed `state`. The commit is made
+    even when the row is right, so that no other client's older plan can follow it.
+
+    Raises:
+        NameTakenError: the table is visible, and another object has its name.
+        ConcurrentModificationError: other clients are faster every time.
+    """
+    if context.manifest is None:
+        return {}
+    return sync_many(context, snapshot, {name: state}, properties=properties or None, also=also)[name]
+
+
+def sync_many(
+    context: Context,
+    snapshot: Snapshot | None,
+    states: dict[str, HomeState],
+    *,
+    properties: dict[str, str] | None = None,
+    also: Callable[[Snapshot], Change] | None = None,
+) -> dict[str, dict[str, str]]:
+    """Do the same for several names in one commit."""
+    manifest = context.manifest
+    assert manifest is not None  # the caller looked
+    shown: dict[str, dict[str, str]] = {}
+    for attempt in range(_SYNCS):
+        if snapshot is None:
+            snapshot = manifest.latest()
+            states = {name: home_state(inspect_name(context, name, bodies=Bodies.ALL)) for name in states}
+        removed: list[str] = []
+        added: list[Row] = []
+        for name, state in states.items():
+            change, shown[name] = _plan_sync(snapshot, name, state, properties)
+            removed += change.removed
+            added += change.added
+        extra = also(snapshot) if also is not None else Change()
+        change = Change((*removed, *extra.removed), (*added, *extra.added), always=True)
+        try:
+            manifest.commit(snapshot, change)
+            return shown
+        except ManifestConflictError:
+            manifest.back_off(attempt)
+            snapshot = None
+    raise ConcurrentModificationError("too many concurrent changes to the manifest; retry")
+
+
+_SYNCS = 500
+
+
+def _plan_sync(
+    snapshot: Snapshot, name: str, state: HomeState, properties: dict[str, str] | None
+) -> tuple[Change, dict[str, str]]:
+    rows = home_rows(snapshot, name)
+    if state.visible and other_owner(snapshot, name) is not None:
+        raise NameTakenError(f"table id '{name}': another object has taken this name")
+    if not state.visible and not state.hidden:
+        return _without(snapshot, rows), {}
+    source = rows[0] if rows else Row(name, ObjectType.TABLE, table_directory(name))
+    plain = source.restored(name)
+    if properties is not None and state.visible:
+        plain = plain.with_properties(properties)
+    if state.visible:
+        wanted = plain
+    elif source.is_dropped:
+        wanted = source  # in this position already, under whatever id
+    else:
+        wanted = plain.dropped(state.deletion_id, None)
+    if len(rows) == 1 and wanted == source:
+        return Change(), wanted.properties
+    change = _without(snapshot, rows[1:])
+    if not rows:
+        return Change(change.removed, (wanted,)), wanted.properties
+    moved = move_row(snapshot, source, wanted)
+    return Change((*moved.removed, *change.removed), (*moved.added, *change.added)), wanted.properties
+
+
+def _without(snapshot: Snapshot, rows: Sequence[Row]) -> Change:
+    removed: list[str] = []
+    for row in rows:
+        removed += (row.object_id, *version_rows(snapshot, row.object_id, None).removed)
+    return Change(removed=tuple(removed))
+
+
+def version_rows(snapshot: Snapshot, old_id: str, new_id: str | None) -> Change:
+    """Return what takes a table's version rows to its new id, or removes them with it."""
+    if not manages_versions(snapshot.metadata):
+        return Change()
+    rows = [row for row in snapshot.below(old_id + DELIMITER) if is_version_of(old_id, row)]
+    moved = (
+        () if new_id is None else tuple(row.renamed(new_id + row.object_id[len(old_id) :]) for row in rows)
+    )
+    return Change(removed=tuple(row.object_id for row in rows), added=moved)
+
+
+def move_row(snapshot: Snapshot, old: Row, new: Row) -> Change:
+    """Return what replaces a table's row by another one, with its version rows."""
+    if old.object_id == new.object_id:
+        return Change(removed=(old.object_id,), added=(new,))
+    versions = version_rows(snapshot, old.object_id, new.object_id)
+    return Change(removed=(old.object_id, *versions.removed), added=(new, *versions.added))
+
+
+# The row of a table in any other directory.
+
+
+def control_of(row: Row) -> Control | None:
+    """Return what the row of a dropped generation says; None for one that nothing hides.
+
+    Raises:
+        InvalidTableStateError: it cannot be understood.
+    """
+    text = row.control_text
+    return None if text is None else decode_control(text.encode(), name=row.original_id)
+
+
+def same_row(snapshot: Snapshot, seen: Row) -> Row:
+    """Return a dropped row as it is now, if its state is still the one that was seen.
+
+    Raises:
+        SwapLostError: another client changed it.
+    """
+    row = snapshot.get([seen.object_id]).get(seen.object_id)
+    now, then = (None if row is None else control_of(row)), control_of(seen)
+    if row is None or now is None or then is None or now.nonce != then.nonce:
+        raise SwapLostError(f"'{seen.original_id}' was changed by another client")
+    return row
+
+
+def swap_row(context: Context, seen: Row, plan: Callable[[Snapshot, Row], Change]) -> None:
+    """Change the row of a dropped generation, if its state is still the one that was seen.
+
+    Raises:
+        SwapLostError: another client changed it first.
+    """
+    manifest = context.require_manifest(to_do="changing a row")
+    transact(manifest, lambda snapshot: (plan(snapshot, same_row(snapshot, seen)), None))
+
+
+def give_row_back(context: Context, row: Row, control: Control) -> None:
+    """Give the claim of a create back: the row is that of a dropped generation again.
+
+    Raises:
+        SwapLostError: another client was faster.
+    """
+    assert control.before is not None  # a claim says what it was taken from
+    back = row.dropped(
+        control.before.id, control_text(replace(control.before, nonce=new_nonce())), cascade=row.cascade
+    )
+    swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, back))
+
+
+def end_row_create(context: Context, row: Row, *, patient: bool = True) -> None:
+    """End the claim of a create on a row that does not go on: finish or undo it.
+
+    Raises:
+        SwapLostError: another client was faster.
+        ConcurrentModificationError: other writers are faster every time.
+    """
+    control = control_of(row)
+    if control is None or control.state is not State.REVIVING:
+        return
+    manifest = context.require_manifest(to_do="ending a create")
+    if patient:
+        for _ in range(round(context.timing.patience.total_seconds())):
+            context.clock.sleep(1.0)
+            same_row(manifest.latest(), row)
+    token = new_nonce()
+    mine = row.with_control(control_text(replace(control, nonce=token, token=token)))
+    lease = begin_lease(context)
+    swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, mine))
+    directory = row.normalized_location or ""
+    for _ in range(ATTEMPTS):
+        head = context.tables.head(directory)  # first, as in end_create
+        landed = context.tables.committed_version(directory, control.writers, after=control.version)
+        if landed is not None:
+            shown = mine.restored(row.object_id)
+            swap_row(context, mine, lambda snapshot, found, shown=shown: move_row(snapshot, found, shown))  # type: ignore[misc]  # bound now
+            return
+        if head is None:
+            break
+        lease.require(str(row.object_id))
+        same_row(manifest.latest(), mine)
+        try:
+            context.tables.restore(
+                directory,
+                head.version,
+                token=new_nonce(),
+                timeout=min(context.timing.commit_timeout, lease.left),
+            )
+            break
+        except VersionTakenError:
+            continue
+    else:
+        raise ConcurrentModificationError(f"too many concurrent changes to '{row.object_id}'; retry")
+    give_row_back(context, mine, control)
+
+
+# Claims on either.
+
+
+@dataclass(slots=True)
+class Claim:
+    """The right to go on with a table, checked against a clock that only this process sees."""
+
+    context: Context
+    name: str
+    lease: Lease
+    marked: Marked | None
+    """The claim in the arbiter's file; None when a row is claimed."""
+    row: Row | None = None
+
+    @property
+    def control(self) -> Control:
+        if self.marked is not None:
+            return self.marked.control
+        control = control_of(self.row) if self.row is not None else None
+        assert control is not None  # a row is claimed by its control
+        return control
+
+    @property
+    def token(self) -> str:
+        return self.control.token
+
+    def ensure(self) -> None:
+        """Renew the lease once half of it is over.
+
+        Raises:
+            ConcurrentModificationError: the lease ended, or another client took the claim over: stop at once.
+        """
+        self.lease.require(self.name)
+        if self.lease.left < self.context.timing.lease / 2:
+            lease = begin_lease(self.context)
+            self.swap(replace(self.control, nonce=new_nonce()))
+            self.lease = lease
+
+    def swap(self, control: Control) -> None:
+        """Replace the claim's body.
+
+        Raises:
+            SwapLostError: another client took it over.
+        """
+        if self.marked is not None:
+            self.marked = swap_file(self.context, self.name, control, over=self.marked)
+            return
+        assert self.row is not None  # one of both is claimed
+        changed = self.row.with_control(control_text(control))
+        swap_row(self.context, self.row, lambda snapshot, row: move_row(snapshot, row, changed))
+        self.row = changed
+
+    def is_held(self) -> bool:
+        """Look whether the claim is still in the arbiter."""
+        if self.marked is not None:
+            return is_same(read_control(self.context, self.name), self.marked)
+        assert self.row is not None  # one of both is claimed
+        manifest = self.context.require_manifest(to_do="changing a row")
+        try:
+            same_row(manifest.latest(), self.row)
+        except SwapLostError:
+            return False
+        return True
+
+
+def is_dead(context: Context, control: Control, modified: datetime | None) -> bool:
+    """Tell whether nothing that a purge sent under its claim can still take effect."""
+    if control.stopped or modified is None:
+        return control.stopped
+    lease = control.lease if control.lease is not None else context.timing.lease
+    wait = lease + context.timing.request_age + MARGIN
+    return context.store_now() > modified + wait

@@ -1,0 +1,130 @@
+"""Copy a table from its home directory into a fresh directory, and give the copy a name.
+
+On a disk files are linked, on an object store the store copies them. Two names never share a directory,
+so every race of a copy with a writer ends with two complete tables at worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from relance.catalog.arbiter import home_rows
+from relance.catalog.context import Context
+from relance.catalog.layout import version_of
+from relance.catalog.manifest.row import ObjectType, Row
+from relance.catalog.resolve import Generation, insert_row, new_directory
+from relance.errors import KeyNotFoundError, RelanceError
+from relance.identifiers import TableId
+from relance.locations import DEREGISTERED_FILE, RESERVED_FILE, VERSION_HINT, VERSIONS_DIRECTORY
+from relance.storage.at_once import map_at_once
+from relance.storage.protocol import ObjectInfo
+
+_TOGETHER = 256
+"""Objects that are copied between two reports of progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """Progress of a copy, passed to the progress callback."""
+
+    objects: int
+    total: int
+
+
+def copy_directory(
+    context: Context,
+    source: str,
+    target: str,
+    *,
+    copied: set[str],
+    progress: Callable[[CopyProgress], None] | None = None,
+) -> int:
+    """Copy what lies in a table's directory and is not in `copied`; manifests last, in ascending order.
+
+    Returns how many objects that were.
+    """
+    infos = [
+        info
+        for info in context.storage.list_recursive(source)
+        if info.key not in copied and info.key.rpartition("/")[2] != DEREGISTERED_FILE
+    ]
+    manifests = sorted(
+        (info for info in infos if _version(source, info) is not None),
+        key=lambda info: _version(source, info) or 0,
+    )
+    others = [info for info in infos if _version(source, info) is None]
+    total = len(infos)
+    done = 0
+    for start in range(0, len(others), _TOGETHER):
+        batch = others[start : start + _TOGETHER]
+        map_at_once(context.storage, lambda info: _copy(context, source, target, info), batch)
+        done += len(batch)
+        if progress is not None:
+            progress(CopyProgress(done, total))
+    for info in manifests:
+        _copy(context, source, target, info)
+        done += 1
+    if progress is not None and manifests:
+        progress(CopyProgress(done, total))
+    copied.update(info.key for info in infos)
+    return total
+
+
+def _version(source: str, info: ObjectInfo) -> int | None:
+    folder, _, file = info.key.removeprefix(f"{source}/").rpartition("/")
+    return version_of(file) if folder.endswith(VERSIONS_DIRECTORY) else None
+
+
+def _copy(context: Context, source: str, target: str, info: ObjectInfo) -> None:
+    relative = info.key.removeprefix(f"{source}/")
+    file = relative.rpartition("/")[2]
+    try:
+        context.storage.copy(
+            info.key, f"{target}/{relative}", share=file not in {VERSION_HINT, RESERVED_FILE}
+        )
+    except KeyNotFoundError:
+        return  # cleaned up since it was listed: no version that is left names it
+
+
+def show_copy(
+    context: Context,
+    generation: Generation,
+    target: TableId,
+    progress: Callable[[CopyProgress], None] | None = None,
+) -> None:
+    """Show a copy of a table that is dropped in its home directory under another id; the drop stays.
+
+    Raises:
+        TableAlreadyExistsError: the new name is taken.
+        NamespaceNotFoundError: its namespace does not exist.
+    """
+    directory = new_directory(target)
+    row = replace(_home_row(context, generation).restored(str(target)), location=directory)
+    try:
+        copied: set[str] = set()
+        while copy_directory(context, generation.directory, directory, copied=copied, progress=progress):
+            progress = None
+        insert_row(context, row)
+    except RelanceError:
+        remove_copy(context, directory)
+        raise
+
+
+def _home_row(context: Context, generation: Generation) -> Row:
+    snapshot = context.latest(writing=True)
+    rows = [] if snapshot is None else home_rows(snapshot, generation.name)
+    return rows[0] if rows else Row(generation.name, ObjectType.TABLE, generation.directory)
+
+
+def remove_copy(context: Context, directory: str) -> None:
+    """Remove a copy that no row leads to; one to which a row might lead stays."""
+    try:
+        snapshot = context.latest()
+        if snapshot is None or snapshot.sharing([directory]):
+            return
+        for _ in context.storage.delete_below(directory, before_batch=lambda: None, largest_batch=1000):
+            pass
+        context.storage.prune(directory)
+    except RelanceError:
+        return  # it is an orphan for upkeep

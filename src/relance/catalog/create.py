@@ -1,0 +1,988 @@
+"""Create, overwrite and declare tables: exactly one of several racing creators succeeds.
+
+A create over a dropped name revives it: a new version on top of what was there, so its history stays.
+Over a name that stays dropped, a declare gives the new table a directory of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from relance.catalog.arbiter import (
+    ATTEMPTS,
+    Claim,
+    HomeState,
+    Lease,
+    NameTakenError,
+    SwapLostError,
+    begin_lease,
+    busy,
+    control_of,
+    delete_mark,
+    end_create,
+    end_row_create,
+    give_row_back,
+    home_rows,
+    home_state,
+    is_same,
+    move_row,
+    settle,
+    swap_file,
+    swap_row,
+    sync,
+    wait_for_holder,
+)
+from relance.catalog.context import Context, require_writable
+from relance.catalog.drop import drop_home
+from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, put_sign, read_control, remove_signs
+from relance.catalog.manifest.row import ObjectType, Row
+from relance.catalog.manifest.store import Change, Snapshot, transact
+from relance.catalog.resolve import (
+    Generation,
+    generation_at_home,
+    generation_of_row,
+    insert_row,
+    new_directory,
+    require_directory,
+    require_namespace,
+    taken,
+    why_hidden,
+)
+from relance.catalog.states import (
+    Control,
+    Marked,
+    Situation,
+    State,
+    cleared,
+    control_text,
+    from_seconds,
+    is_purged,
+    new_nonce,
+    returned,
+    reviving,
+    seconds,
+    state_of,
+    writing,
+)
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    KeyExistsError,
+    OutcomeUnknownError,
+    RelanceError,
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+)
+from relance.identifiers import TableId
+from relance.lance_io import CreateMode, NewTable, StagedData, VersionTakenError, WrittenData
+from relance.locations import (
+    CREATING_SUFFIX,
+    DECLARED_SUFFIX,
+    DEREGISTERED_FILE,
+    RESERVED_FILE,
+    VERSIONS_DIRECTORY,
+    table_directory,
+    table_file,
+)
+from relance.storage.probe import capabilities, require_create_only, require_replace
+from relance.storage.readback import create_once
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """Where the table is, and the version that was written or is there."""
+
+    directory: str
+    version: int
+    properties: dict[str, str]
+
+
+def create(context: Context, new: NewTable, mode: CreateMode, snapshot: Snapshot | None = None) -> Created:
+    """Create, keep, overwrite or revive the table, as the mode and what is there say.
+
+    `snapshot` is the manifest, if the caller has just read it.
+
+    Raises:
+        TableAlreadyExistsError: it exists and the mode is create.
+        NamespaceNotFoundError: its namespace does not exist.
+        ConcurrentModificationError: another client was faster.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            created = _create_once(context, new, mode, snapshot)
+        except _BeatenError:
+            if mode is CreateMode.CREATE:
+                raise
+            created = None  # what is there now can be kept, or written over
+        if created is not None:
+            return created
+        snapshot = None
+    raise _too_busy(new.table_id)
+
+
+def _create_once(
+    context: Context, new: NewTable, mode: CreateMode, snapshot: Snapshot | None
+) -> Created | None:
+    """Do what one look at the name asks for; None means: look again, nothing was committed."""
+    place = _place(context, new.table_id, snapshot)
+    if place.row is not None:
+        return _create_over_row(context, new, mode, place.row)
+    if place.home is None:
+        if place.generation is not None and place.generation.row is not None:
+            return _revive_row(context, new, place.generation.row)
+        return _create_elsewhere(context, new)
+    home = place.home
+    if not _settle_home(context, home):
+        return None
+    if home.is_live and home.deregistered:
+        raise already_exists(context, home)
+    if home.is_live and home.has_versions:
+        if mode is CreateMode.CREATE:
+            raise already_exists(context, home)
+        properties = place.properties
+        if mode is CreateMode.EXIST_OK:
+            return Created(home.directory, home.version, properties)
+        return _overwrite_home(context, place, new)
+    if home.is_live:
+        if new.properties:
+            raise InvalidInputError(
+                f"create_table cannot set properties for already declared table '{new.table_id}'"
+            )
+        return _create_at_home(context, place, new)
+    if state_of(home.marked) in {State.DELETED, State.PURGED, State.REVIVING}:
+        return _revive_home(context, place, new)
+    return _create_at_home(context, place, new)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a create or a declare puts a table: over a row, in the home directory, or in a new one."""
+
+    snapshot: Snapshot | None
+    """The manifest; older than the look at the home directory."""
+    row: Row | None = None
+    home: NameSnapshot | None = None
+    generation: Generation | None = None
+    """The dropped generation to revive, where that is not in the home directory."""
+
+    @property
+    def home_row(self) -> Row | None:
+        if self.home is None or self.snapshot is None:
+            return None
+        rows = home_rows(self.snapshot, self.home.name)
+        return rows[0] if rows else None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        row = self.row if self.row is not None else self.home_row
+        return row.properties if row is not None else {}
+
+
+def _place(context: Context, table_id: TableId, snapshot: Snapshot | None = None) -> _Place:
+    """Look where a table of this id belongs: the manifest first, then the home directory.
+
+    Raises:
+        NamespaceNotFoundError: its namespace does not exist.
+    """
+    snapshot = context.latest() if snapshot is None else snapshot
+    require_writable(snapshot)
+    row = None
+    if snapshot is not None:
+        require_namespace(snapshot, table_id.namespace)
+        row = snapshot.get([str(table_id)]).get(str(table_id))
+        if row is not None and not row.is_home:
+            return _Place(snapshot, row)
+    newest = None if snapshot is None else newest_dropped(snapshot, str(table_id))
+    at_home = not table_id.namespace and (
+        snapshot is None or context.dir_listing or bool(home_rows(snapshot, table_id.name))
+    )
+    if not at_home:
+        return _Place(snapshot, generation=newest)
+    home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN, versions=True)
+    if snapshot is None:
+        return _Place(None, home=home)
+    if home.is_live and home.deregistered:
+        return _Place(snapshot, generation=newest)  # it keeps its directory; the name gets a new one
+    if newest is not None and not home.is_live:
+        own = generation_at_home(context, home)
+        if own is None or _is_newer(newest, own):
+            return _Place(snapshot, generation=newest)
+    return _Place(snapshot, home=home)
+
+
+def _is_newer(one: Generation, other: Generation) -> bool:
+    if one.dropped_at is None or other.dropped_at is None:
+        return other.dropped_at is None
+    return one.dropped_at > other.dropped_at
+
+
+def newest_dropped(snapshot: Snapshot, object_id: str) -> Generation | None:
+    """Return the newest dropped generation of a table outside its home directory that nobody has claimed."""
+    generations = []
+    for row in snapshot.dropped(object_id):
+        control = None if row.is_home or row.object_type != ObjectType.TABLE else control_of(row)
+        if control is not None and control.state is State.DELETED:
+            generations.append(generation_of_row(row, control))
+    return max(generations, key=lambda generation: _drop_order(generation), default=None)
+
+
+def _drop_order(generation: Generation) -> tuple[float, str]:
+    at = generation.dropped_at or generation.control.deleted_at
+    return (at.timestamp() if at is not None else 0.0, generation.deletion_id)
+
+
+def place_to_write(context: Context, table_id: TableId) -> tuple[str | None, str | None]:
+    """Return the directory in which a create or an overwrite puts the table, None for a new one.
+
+    With it the nonce of the arbiter that hides what is there, None when nothing does.
+
+    Raises:
+        NamespaceNotFoundError: the namespace does not exist.
+        TableAlreadyExistsError: something else has the name.
+    """
+    place = _place(context, table_id)
+    if place.row is not None:
+        if place.row.object_type != ObjectType.TABLE:
+            raise taken(table_id, place.row)
+        control = control_of(place.row)
+        return require_directory(place.row), None if control is None else control.nonce
+    if place.home is None:
+        generation = place.generation
+        return (None, None) if generation is None else (generation.directory, generation.control.nonce)
+    home = place.home
+    if home.situation is Situation.PURGING and home.marked is not None:
+        raise busy(context, home.name, home.marked)
+    if home.is_live and home.deregistered:
+        raise already_exists(context, home)
+    refuse_occupied(context, table_id)
+    return home.directory, _hiding_nonce(home)
+
+
+def _hiding_nonce(home: NameSnapshot) -> str | None:
+    hides = home.marked is not None and state_of(home.marked) not in {State.CLEARED, State.WRITING}
+    return home.marked.control.nonce if hides and home.marked is not None else None
+
+
+def begin_at_home(context: Context, table_id: TableId) -> None:
+    """Make sure that listings do not take files in a new home directory for a table."""
+    require_create_only(context.storage, to_do="creating a table")
+    context.flag_root()
+    put_sign(context.storage, table_id.name, CREATING_SUFFIX)
+
+
+def refuse_occupied(context: Context, table_id: TableId) -> None:
+    """Check that nothing but a directory has the table's place on a disk: Lance would follow a link.
+
+    Raises:
+        TableAlreadyExistsError: a file or a symbolic link is there.
+    """
+    directory = table_directory(table_id.name)
+    if context.storage.is_occupied(directory):
+        raise TableAlreadyExistsError(
+            f"table id '{table_id}': there is a file or a symbolic link at {directory!r}"
+        )
+
+
+def already_exists(context: Context, home: NameSnapshot) -> TableAlreadyExistsError:
+    """Return the error for a home directory that is in use, with the ways out."""
+    name = f"table id '{home.name}'"
+    if home.is_live and home.deregistered:
+        return TableAlreadyExistsError(
+            f"{name} is deregistered: restore it with register_table (location '{home.directory}') or "
+            "remove it with drop_table"
+        )
+    generation = generation_at_home(context, home)
+    if generation is not None:
+        return TableAlreadyExistsError(
+            f"{name} {why_hidden(context, generation)}; alternatively, replace it with create_table or "
+            f"delete it permanently with purge_table(['{home.name}'], force=True)"
+        )
+    if home.only_declared:
+        return TableAlreadyExistsError(
+            f"{name} is already declared: write to its location, create it with create_table, or "
+            "remove it with drop_table"
+        )
+    return TableAlreadyExistsError(name)
+
+
+def _settle_home(context: Context, home: NameSnapshot) -> bool:
+    """Settle what another client left at a name, but not a create: this one takes it over. False: look again.
+
+    Raises:
+        ConcurrentModificationError: a purge is under way.
+    """
+    if home.marked is not None and home.marked.state is State.PURGING:
+        raise busy(context, home.name, home.marked)
+    return (state_of(home.marked) is State.REVIVING and not home.is_live) or settle(context, home)
+
+
+def _too_busy(table_id: TableId) -> ConcurrentModificationError:
+    return ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
+
+
+# In the home directory.
+
+
+def _create_at_home(context: Context, place: _Place, new: NewTable) -> Created:
+    """Write the data, then commit version 1, which only one creator can.
+
+    Raises:
+        ConcurrentModificationError: another creator was faster, or the name was dropped meanwhile.
+    """
+    home = place.home
+    assert home is not None  # the caller looked
+    storage, name = context.storage, home.name
+    refuse_occupied(context, new.table_id)
+    require_create_only(storage, to_do="creating a table")
+    context.flag_root()
+    # Listings see this sign and look twice, so that data without a version is never taken for a table.
+    put_sign(storage, name, CREATING_SUFFIX)
+    try:
+        staged = context.tables.stage(
+            home.directory, new.data, token=new_nonce(), version=0, options=new.options
+        )
+    except RelanceError as failure:
+        now = inspect_name(context, name)
+        if now.has_versions or not _is_unchanged(home, now):
+            raise _beaten(name) from failure
+        raise
+    # Just before the commit: so one that lands after a purge was sent before its drop, not long after.
+    now = inspect_name(context, name)
+    with _discarding(context, staged):
+        if now.has_versions or not _is_unchanged(home, now):
+            raise _beaten(name)
+        try:
+            commit_exactly(
+                context, home.directory, new, staged, version=1, timeout=context.timing.commit_timeout
+            )
+        except VersionTakenError as failure:
+            remove_signs(storage, name, suffixes=(CREATING_SUFFIX,))
+            raise _beaten(name) from failure
+    # And after it: a client that saw no marker before may have come too late to be seen.
+    if not _is_unchanged(home, inspect_name(context, name)):
+        raise ConcurrentModificationError(
+            f"table id '{name}' was dropped while it was being created; check its status, then retry"
+        )
+    properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
+    remove_signs(storage, name, suffixes=tuple(home.signs | {CREATING_SUFFIX}))
+    return Created(home.directory, 1, properties)
+
+
+def _is_unchanged(before: NameSnapshot, now: NameSnapshot) -> bool:
+    """Tell whether the arbiter is the same and still nothing hides the table."""
+    one, other = before.control, now.control
+    same = one is other if one is None or other is None else one.e_tag == other.e_tag
+    return same and now.situation is Situation.VISIBLE
+
+
+class _BeatenError(ConcurrentModificationError):
+    """Another client was faster, and nothing was committed."""
+
+
+def _beaten(name: str) -> _BeatenError:
+    return _BeatenError(f"table id '{name}' was created, dropped or purged by another client")
+
+
+def commit_exactly(
+    context: Context, directory: str, new: NewTable, staged: StagedData, *, version: int, timeout: timedelta
+) -> None:
+    """Commit staged data as exactly this version, and find out whether it landed when that is in doubt.
+
+    Raises:
+        VersionTakenError: another writer has the version.
+        OutcomeUnknownError: nobody can tell; it may be there.
+        RelanceError: it was not committed.
+    """
+    tables = context.tables
+    try:
+        tables.commit(directory, staged, version=version, timeout=timeout, options=new.options)
+    except RelanceError as failure:
+        try:
+            landed = tables.committed_version(directory, [staged.token], after=version - 1)
+        except RelanceError as unseen:
+            raise OutcomeUnknownError(
+                f"{failure.detail}; could not determine whether the commit succeeded: {unseen.detail}"
+            ) from failure
+        if landed != version:
+            raise
+
+
+@contextmanager
+def _discarding(context: Context, staged: StagedData) -> Iterator[None]:
+    """Remove staged data when the block fails and its commit did certainly not happen."""
+    try:
+        yield
+    except ServiceUnavailableError:
+        raise
+    except RelanceError:
+        context.tables.discard(staged)
+        raise
+
+
+def commit_next(
+    context: Context,
+    directory: str,
+    new: NewTable,
+    staged: StagedData,
+    *,
+    after: int,
+    lease: Lease,
+    may_go_on: Callable[[], bool],
+) -> int | None:
+    """Commit at the number after the latest version, and return it.
+
+    `may_go_on` is asked each time another writer was faster, after the latest version was listed anew. None:
+    it said no.
+
+    Raises:
+        ConcurrentModificationError: other writers are faster every time, or the lease ended.
+    """
+    number = after + 1
+    with _discarding(context, staged):
+        for _ in range(ATTEMPTS):
+            timeout = min(context.timing.commit_timeout, lease.left)
+            if timeout <= timedelta(0):
+                break
+            with suppress(VersionTakenError):
+                commit_exactly(context, directory, new, staged, version=number, timeout=timeout)
+                return number
+            head = context.tables.head(directory)
+            number = (head.version if head is not None else 0) + 1
+            if not may_go_on():
+                context.tables.discard(staged)
+                return None
+        raise ConcurrentModificationError(f"too many concurrent changes to table id '{new.table_id}'; retry")
+
+
+def _publish(context: Context, place: _Place, new: NewTable, state: HomeState) -> dict[str, str]:
+    """Have the manifest show a table that was written in its home directory, and return its properties.
+
+    Raises:
+        TableAlreadyExistsError: another object got the name meanwhile; the table was dropped again.
+    """
+    name = new.table_id.name
+    try:
+        return sync(context, name, place.snapshot, state, properties=new.properties or None)
+    except NameTakenError as cause:
+        _drop_again(context, name)
+        raise ConcurrentModificationError(cause.detail) from cause
+
+
+def _drop_again(context: Context, name: str) -> None:
+    """Drop a table in its home directory whose name another object got; it can be undropped later."""
+    with suppress(RelanceError):  # another client did so
+        drop_home(context, name, None)
+
+
+def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | None:
+    """Create over a dropped or purged name, or over the claim of another create, which may be dead.
+
+    None means that a claim came in between, before anything was committed: look again.
+    """
+    home = place.home
+    assert home is not None  # the caller looked
+    assert home.marked is not None  # there is something to claim
+    name, marked = home.name, home.marked
+    require_replace(context.storage, to_do="replacing a dropped table")
+    _require_same_drop(new, marked.control)
+    if marked.state is State.REVIVING:
+        try:
+            wait_for_holder(context, name, marked)
+        except SwapLostError:
+            return None
+    token = new_nonce()
+    try:
+        staged = context.tables.stage(
+            home.directory, new.data, token=token, version=home.version, options=new.options
+        )
+    except RelanceError:
+        # Over a tombstone Lance expects no version: another create, or a late one, may have come first.
+        if home.version or context.tables.head(home.directory) is None:
+            raise
+        return None
+    lease = begin_lease(context)
+    control = reviving(marked, token, context.timing)
+    try:
+        claim = swap_file(context, name, control, over=marked)
+    except SwapLostError:
+        context.tables.discard(staged)
+        return None
+    with _released(context, name, claim):
+        version = commit_next(
+            context,
+            home.directory,
+            new,
+            staged,
+            after=home.version,
+            lease=lease,
+            may_go_on=lambda: _may_revive(context, home, claim),
+        )
+    if version is None:
+        return None
+    before = control.before
+    assert before is not None  # a claim says what it was taken from
+    signs = [name + suffix for suffix in sorted(home.signs)]
+    inside = [table_file(name, DEREGISTERED_FILE)] if home.deregistered else []
+    if home.marker is not None or signs or inside:
+        # The new table is not deregistered, whatever the dropped one was.
+        _after_commit(name, lambda: delete_mark(context, name, lease, also=[*signs, *inside]))
+    done = cleared(undid=before.id, fence=control.fence)
+    _after_commit(name, lambda: swap_file(context, name, done, over=claim))
+    properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
+    return Created(home.directory, version, properties)
+
+
+def _after_commit(name: str, step: Callable[[], object]) -> None:
+    """Do a step after the commit of a version; whatever stops it, the version is there.
+
+    Raises:
+        OutcomeUnknownError: it was stopped: the next verb on this name finishes or undoes the create.
+    """
+    try:
+        step()
+    except OutcomeUnknownError:
+        raise
+    except RelanceError as failure:
+        raise OutcomeUnknownError(
+            f"table id '{name}' was written, but another client changed its state meanwhile "
+            f"({failure.detail}); check its status, then retry"
+        ) from failure
+
+
+def _require_same_drop(new: NewTable, control: Control) -> None:
+    """Check that a dropped table is still in the state that it had when its files were written.
+
+    Raises:
+        ConcurrentModificationError: it was dropped, purged or created anew since.
+    """
+    if isinstance(new.data, WrittenData) and new.data.marker != control.nonce:
+        raise ConcurrentModificationError(
+            f"table id '{new.table_id}' was dropped or purged while it was being written; write the "
+            "data again"
+        )
+
+
+def _may_revive(context: Context, home: NameSnapshot, claim: Marked) -> bool:
+    """Tell whether a create may go on after another writer was faster; it yields to a table over a tombstone.
+
+    Raises:
+        ConcurrentModificationError: the claim was taken over.
+    """
+    if is_purged(claim) and context.tables.has_foreign_version(home.directory):
+        swap_file(context, home.name, returned(claim.control, fence=None), over=claim)
+        return False
+    if not is_same(read_control(context, home.name), claim):
+        raise ConcurrentModificationError(f"table id '{home.name}' was changed by another client")
+    return True
+
+
+@contextmanager
+def _released(context: Context, name: str, claim: Marked) -> Iterator[None]:
+    """Give a create's claim back when the block fails, whatever stops it.
+
+    A version that may still land is fenced first, as another client would do it.
+    """
+    try:
+        yield
+    except BaseException as failure:
+        with suppress(RelanceError):
+            if isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError):
+                swap_file(context, name, returned(claim.control, fence=claim.control.fence), over=claim)
+            else:
+                home = inspect_name(context, name, bodies=Bodies.ALL)
+                if is_same(home.marked, claim):
+                    end_create(context, home, patient=False)
+        raise
+
+
+def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created | None:
+    """Write over a visible table; the arbiter says so from before the commit until after it.
+
+    None means that nothing was committed: look again.
+    """
+    home = place.home
+    assert home is not None  # the caller looked
+    name, storage = home.name, context.storage
+    marked = home.marked
+    if marked is None and home.control is not None:
+        marked = read_control(context, name)
+        if marked is None or state_of(marked) not in {State.CLEARED, State.WRITING, State.PURGED}:
+            return None
+    token = new_nonce()
+    staged = context.tables.stage(
+        home.directory, new.data, token=token, version=home.version, options=new.options
+    )
+    guarded = capabilities(storage).replace  # else no purge works on this store, so none can interfere
+    lease = begin_lease(context)
+    claim: Marked | None = None
+    if guarded:
+        try:
+            claim = swap_file(context, name, writing(marked, token, context.timing), over=marked)
+        except SwapLostError:
+            context.tables.discard(staged)
+            return None
+    try:
+        version = commit_next(
+            context,
+            home.directory,
+            new,
+            staged,
+            after=home.version,
+            lease=lease,
+            may_go_on=lambda: claim is None or is_same(read_control(context, name), claim),
+        )
+    except BaseException as failure:
+        # A commit that may still land keeps its claim: the next drop remembers it for the purges after it.
+        definite = isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError)
+        if claim is not None and definite:
+            with suppress(RelanceError):
+                _withdraw(context, name, claim)
+        raise
+    if version is None:
+        raise ConcurrentModificationError(f"table id '{name}' was changed by another client; retry")
+    if claim is not None:
+        held = claim
+        _after_commit(name, lambda: _withdraw(context, name, held))
+    properties = place.properties
+    if new.properties:
+        # Its look at the name is as old as the plan: look again before the row is planned.
+        properties = _after_overwrite(context, new)
+    return Created(home.directory, version, properties)
+
+
+def _after_overwrite(context: Context, new: NewTable) -> dict[str, str]:
+    snapshot = context.latest()
+    home = inspect_name(context, new.table_id.name, bodies=Bodies.ALL)
+    return sync(context, new.table_id.name, snapshot, home_state(home), properties=new.properties)
+
+
+def _withdraw(context: Context, name: str, claim: Marked) -> None:
+    control = claim.control
+    done = cleared(undid=control.undid, fence=control.fence, after=control.after)
+    swap_file(context, name, done, over=claim)
+
+
+# Outside the home directory: the row decides.
+
+
+def _create_over_row(context: Context, new: NewTable, mode: CreateMode, row: Row) -> Created | None:
+    """Create over the row that has the name."""
+    if row.object_type != ObjectType.TABLE:
+        raise taken(new.table_id, row)
+    if row.is_reviving:
+        with suppress(SwapLostError):
+            end_row_create(context, row)
+        return None
+    directory = require_directory(row)
+    if not context.storage.which_exist([f"{directory}/{VERSIONS_DIRECTORY}/"]):
+        if new.properties:
+            raise InvalidInputError(
+                f"create_table cannot set properties for already declared table '{new.table_id}'"
+            )
+        _write_first(context, new, directory)
+        return Created(directory, 1, _require_same(context, new, directory))
+    if mode is CreateMode.CREATE:
+        raise taken(new.table_id, row)
+    head = context.tables.head(directory)
+    version = head.version if head is not None else 0
+    if mode is CreateMode.EXIST_OK:
+        return Created(directory, version, row.properties)
+    staged = context.tables.stage(
+        directory, new.data, token=new_nonce(), version=version, options=new.options
+    )
+    written = commit_next(
+        context, directory, new, staged, after=version, lease=begin_lease(context), may_go_on=lambda: True
+    )
+    assert written is not None  # it may always go on
+    return Created(directory, written, _require_same(context, new, directory))
+
+
+def _require_same(context: Context, new: NewTable, directory: str) -> dict[str, str]:
+    """Check that the row still leads to what was written, and give it the new properties, if any.
+
+    Raises:
+        OutcomeUnknownError: it was dropped or renamed meanwhile; the data is written all the same.
+    """
+    manifest = context.require_manifest(to_do="creating a table")
+
+    def plan(snapshot: Snapshot) -> tuple[Change, dict[str, str]]:
+        row = snapshot.get([str(new.table_id)]).get(str(new.table_id))
+        if row is None or not row.is_visible or row.normalized_location != directory:
+            raise OutcomeUnknownError(
+                f"table id '{new.table_id}' was dropped or renamed while it was being written; the data "
+                "went to the table that previously had this name"
+            )
+        if not new.properties or row.properties == new.properties:
+            return Change(), row.properties
+        changed = row.with_properties(new.properties)
+        return Change(removed=(row.object_id,), added=(changed,)), new.properties
+
+    return transact(manifest, plan)
+
+
+def _create_elsewhere(context: Context, new: NewTable) -> Created:
+    """Write the table where nobody knows it, then add the row that shows it, which only one creator can."""
+    written = new.data if isinstance(new.data, WrittenData) else None
+    if written is not None and not written.is_private:
+        # The table that they were written for was purged, and these files with it.
+        raise ConcurrentModificationError(
+            f"table id '{new.table_id}' was dropped or moved while it was being written"
+        )
+    directory = new_directory(new.table_id) if written is None else written.directory
+    try:
+        _write_first(context, new, directory)
+        insert_row(context, Row(str(new.table_id), ObjectType.TABLE, directory, dict(new.properties)))
+    except OutcomeUnknownError:
+        raise  # the row may be there
+    except RelanceError:
+        if written is None:
+            remove_unknown(context, directory)
+        raise
+    return Created(directory, 1, new.properties)
+
+
+def remove_unknown(context: Context, directory: str) -> None:
+    """Remove a directory that this call made and no row leads to; what stays is an orphan for upkeep."""
+    with suppress(RelanceError):
+        for _ in context.storage.delete_below(directory, before_batch=lambda: None, largest_batch=1000):
+            pass
+        context.storage.prune(directory)
+
+
+def _write_first(context: Context, new: NewTable, directory: str) -> None:
+    try:
+        staged = context.tables.stage(directory, new.data, token=new_nonce(), version=0, options=new.options)
+    except RelanceError as failure:
+        if context.tables.head(directory) is None:
+            raise
+        raise ConcurrentModificationError(
+            f"table id '{new.table_id}' was created by another client"
+        ) from failure
+    with _discarding(context, staged):
+        try:
+            commit_exactly(context, directory, new, staged, version=1, timeout=context.timing.commit_timeout)
+        except VersionTakenError as failure:
+            raise ConcurrentModificationError(
+                f"table id '{new.table_id}' was created by another client"
+            ) from failure
+
+
+def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None:
+    """Claim the dropped generation, write a new version in its directory, and show it under its name.
+
+    None means that another client changed it before anything was committed: look again.
+    """
+    directory = require_directory(dropped)
+    control = control_of(dropped)
+    assert control is not None  # it was chosen as a dropped one
+    _require_same_drop(new, control)
+    head = context.tables.head(directory)
+    version = head.version if head is not None else 0
+    token = new_nonce()
+    staged = context.tables.stage(directory, new.data, token=token, version=version, options=new.options)
+    lease = begin_lease(context)
+    claimed = Control(
+        State.REVIVING,
+        token,
+        token=token,
+        writers=(token,),
+        before=control,
+        since=seconds(context.store_now()),
+    )
+    claimed = replace(claimed, version=version)
+    row = dropped.reviving(control_text(claimed))
+
+    def plan(snapshot: Snapshot, found: Row) -> Change:
+        _require_free_id(context, snapshot, new.table_id)
+        return move_row(snapshot, found, row)
+
+    try:
+        swap_row(context, dropped, plan)
+    except SwapLostError:
+        context.tables.discard(staged)
+        return None
+    claim = Claim(context, str(new.table_id), lease, None, row)
+    with _released_row(context, claim):
+        written = commit_next(
+            context, directory, new, staged, after=version, lease=lease, may_go_on=claim.is_held
+        )
+    if written is None:
+        raise ConcurrentModificationError(f"table id '{new.table_id}' was changed by another client")
+    shown = row.restored(str(new.table_id))
+    shown = shown.with_properties(new.properties) if new.properties else shown
+    _after_commit(
+        str(new.table_id),
+        lambda: swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, shown)),
+    )
+    return Created(directory, written, shown.properties)
+
+
+def _require_free_id(context: Context, snapshot: Snapshot, table_id: TableId) -> None:
+    require_namespace(snapshot, table_id.namespace)
+    row = snapshot.get([str(table_id)]).get(str(table_id))
+    if row is not None and not row.is_home:
+        raise taken(table_id, row)
+    if not table_id.namespace and context.dir_listing and inspect_name(context, table_id.name).is_visible:
+        raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{table_directory(table_id.name)}'")
+
+
+@contextmanager
+def _released_row(context: Context, claim: Claim) -> Iterator[None]:
+    """Give a create's claim on a row back when the block fails, whatever stops it."""
+    try:
+        yield
+    except BaseException as failure:
+        with suppress(RelanceError):
+            assert claim.row is not None  # a row is claimed
+            if isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError):
+                give_row_back(context, claim.row, claim.control)
+            else:
+                end_row_create(context, claim.row, patient=False)
+        raise
+
+
+def declare(
+    context: Context,
+    table_id: TableId,
+    properties: dict[str, str],
+    check_location: Callable[[str | None], None] = lambda _: None,
+) -> str:
+    """Reserve the name with its home directory, or with a fresh one, and return that.
+
+    `check_location` is told the directory before anything is written, None for a fresh one.
+
+    Raises:
+        TableAlreadyExistsError: the name is taken.
+        NamespaceNotFoundError: the namespace does not exist.
+    """
+    for _ in range(ATTEMPTS):
+        directory = _declare_once(context, table_id, properties, check_location)
+        if directory is not None:
+            return directory
+    raise _too_busy(table_id)
+
+
+def _declare_once(
+    context: Context,
+    table_id: TableId,
+    properties: dict[str, str],
+    check_location: Callable[[str | None], None],
+) -> str | None:
+    place = _place(context, table_id)
+    if place.row is not None:
+        if place.row.is_reviving:
+            with suppress(SwapLostError):
+                end_row_create(context, place.row)
+            return None
+        raise taken(table_id, place.row)
+    home = place.home
+    if home is not None and home.situation is not Situation.PURGING and not _settle_home(context, home):
+        return None
+    untouched = home is not None and state_of(home.marked) not in {
+        State.DELETED,
+        State.PURGED,
+        State.REVIVING,
+        State.PURGING,
+    }
+    if home is not None and home.is_live:
+        raise already_exists(context, home)
+    if home is not None and untouched and place.generation is None:
+        check_location(home.directory)
+        return _reserve_home(context, place, home, properties)
+    if context.manifest is not None:
+        check_location(None)
+        return _declare_elsewhere(context, table_id, properties)
+    assert home is not None  # without a manifest every table is in its home directory
+    check_location(home.directory)
+    return _declare_over_tombstone(context, place, home)
+
+
+def _reserve_home(context: Context, place: _Place, home: NameSnapshot, properties: dict[str, str]) -> str:
+    """Write the file that declares a table; first the sign, so that a crash in between hides nothing."""
+    storage, name = context.storage, home.name
+    refuse_occupied(context, TableId((), name))
+    require_create_only(storage, to_do="declaring a table")
+    context.flag_root()
+    put_sign(storage, name, DECLARED_SUFFIX)
+    try:
+        create_once(storage, table_file(name, RESERVED_FILE), f"reserved {new_nonce()}".encode())
+    except KeyExistsError as cause:
+        # Perhaps our own, from a response that was lost, and changed since: so not "it existed before".
+        raise ConcurrentModificationError(f"table id '{name}' was declared by another client") from cause
+    now = inspect_name(context, name)
+    if now.has_versions or not _is_unchanged(home, now):
+        raise ConcurrentModificationError(f"table id '{name}' was changed while it was being declared")
+    try:
+        state = HomeState(visible=True, hidden=False)
+        sync(context, name, place.snapshot, state, properties=properties or None)
+    except NameTakenError as cause:
+        _drop_again(context, name)
+        raise ConcurrentModificationError(cause.detail) from cause
+    return home.directory
+
+
+def _declare_elsewhere(context: Context, table_id: TableId, properties: dict[str, str]) -> str:
+    """Declare a table in a fresh directory; dropped generations stay as they are."""
+    directory = new_directory(table_id)
+    reserved = f"{directory}/{RESERVED_FILE}"
+    # First the file, then the row that decides: after a crash in between there is a directory nobody knows.
+    context.storage.create(reserved, f"reserved {new_nonce()}".encode())
+    try:
+        insert_row(context, Row(str(table_id), ObjectType.TABLE, directory, dict(properties)))
+    except OutcomeUnknownError:
+        raise  # the row may be there
+    except RelanceError:
+        with suppress(RelanceError):
+            context.storage.delete(reserved)
+            context.storage.prune(directory)
+        raise
+    return directory
+
+
+def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot) -> str:
+    """Declare a name in V1 whose table was purged; a dropped one is refused.
+
+    A declare has no end: the client writes on its own and does not tell. Clearing a drop's marker for
+    it would show the old table again if that write fails.
+
+    Raises:
+        TableAlreadyExistsError: the table was dropped, or purged a short while ago.
+    """
+    marked, name = home.marked, home.name
+    if marked is not None and marked.state is State.PURGING:
+        raise busy(context, name, marked)
+    if marked is None or not is_purged(marked):
+        raise already_exists(context, home)
+    before = marked if marked.state is State.PURGED else None
+    began = (
+        marked.time if before is not None else marked.control.before.since if marked.control.before else None
+    )
+    if began is None or context.store_now() < from_seconds(began) + context.timing.late:
+        raise TableAlreadyExistsError(
+            f"table id '{name}' was purged, but a create that started before its drop may still be in "
+            "progress: use create_table, or retry in an hour"
+        )
+    require_replace(context.storage, to_do="redeclaring a purged table")
+    if marked.state is State.REVIVING:
+        wait_for_holder(context, name, marked)
+    lease = begin_lease(context)
+    control = reviving(marked, new_nonce(), context.timing)
+    claim = swap_file(context, name, control, over=marked)
+    with _released(context, name, claim):
+        if not inspect_name(context, name).is_empty:
+            raise TableAlreadyExistsError(
+                f"table id '{name}' was purged, but new files have appeared since: delete them with "
+                f"purge_table(['{name}']), or replace them with create_table"
+            )
+        put_sign(context.storage, name, DECLARED_SUFFIX)
+        lease.require(name)
+        create_once(context.storage, table_file(name, RESERVED_FILE), f"reserved {new_nonce()}".encode())
+    before_id = control.before.id if control.before is not None else ""
+    _after_commit(
+        name,
+        lambda: swap_file(context, name, cleared(undid=before_id, fence=control.fence), over=claim),
+    )
+    return home.directory

@@ -1,0 +1,472 @@
+"""Drop a table so that it can be undropped, and undrop it. Deleting its files is in purge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from relance.catalog.arbiter import (
+    ATTEMPTS,
+    HomeState,
+    Lease,
+    NameTakenError,
+    SwapLostError,
+    begin_lease,
+    control_of,
+    delete_mark,
+    end_create,
+    end_row_create,
+    home_rows,
+    is_same,
+    move_row,
+    put_mark,
+    same_row,
+    settle,
+    swap_file,
+    swap_row,
+    sync,
+)
+from relance.catalog.context import Context, require_writable
+from relance.catalog.copying import show_copy
+from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, read_control
+from relance.catalog.manifest.row import DROPPED_PREFIX, Row
+from relance.catalog.manifest.store import Change, Snapshot, transact
+from relance.catalog.resolve import (
+    Exists,
+    Generation,
+    NameState,
+    NotFound,
+    free_name,
+    home_counts,
+    not_found,
+    refuse_protected,
+    require_directory,
+    require_row,
+    state_of_name,
+    taken,
+)
+from relance.catalog.states import (
+    Control,
+    Mark,
+    Marked,
+    Situation,
+    State,
+    after_of,
+    cleared,
+    control_text,
+    counts,
+    deleted,
+    fence_of,
+    new_nonce,
+    state_of,
+    undid,
+)
+from relance.clock import to_millis
+from relance.config import parse_duration
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
+    KeyChangedError,
+    KeyExistsError,
+    KeyNotFoundError,
+    RelanceError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsupportedOperationError,
+)
+from relance.identifiers import DELIMITER, TableId
+from relance.lance_io import TableHead
+from relance.locations import MARKER_SUFFIX
+from relance.storage.probe import require_create_only, require_replace
+from relance.storage.protocol import Version
+
+TTL_CONFIG = "relance.drop_ttl"
+"""Key in a table's Lance config that says how long a drop of it can be undone."""
+
+TTL_PROPERTY = "drop_ttl"
+"""Property of a table or of a namespace that says the same. The nearest one counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A drop that was made."""
+
+    directory: str
+    properties: dict[str, str]
+    deletion_id: str
+    deleted_at: datetime
+    ttl: timedelta
+
+    @property
+    def response(self) -> dict[str, str]:
+        """The properties of the response: the table's own, and what the drop did."""
+        return {**self.properties, **drop_properties(self.deletion_id, self.deleted_at, self.ttl)}
+
+
+def drop_properties(deletion_id: str, deleted_at: datetime, ttl: timedelta) -> dict[str, str]:
+    """Return what a response says of a drop.
+
+    Raises:
+        InvalidInputError: the TTL leads to a time that no clock can show.
+    """
+    try:
+        due = deleted_at + ttl
+    except OverflowError:
+        raise InvalidInputError(f"TTL {ttl} is out of range") from None
+    return {
+        "deleted_at_ms": str(to_millis(deleted_at)),
+        "purge_after_ms": str(to_millis(due)),
+        "deletion_id": deletion_id,
+    }
+
+
+def drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Dropped:
+    """Hide the table; its files stay until a purge.
+
+    Raises:
+        TableNotFoundError: there is no such table, or it is dropped already.
+        InvalidTableStateError: it is protected.
+        InvalidInputError: a TTL is not a duration.
+    """
+    snapshot = context.latest(writing=True)
+    row = None if snapshot is None else snapshot.get([str(table_id)]).get(str(table_id))
+    if snapshot is not None and not home_counts(context, snapshot, table_id):
+        return _drop_row(context, table_id, ttl)
+    if row is not None and not row.is_home:
+        return _drop_row(context, table_id, ttl)
+    return drop_home(context, table_id.name, ttl, snapshot)
+
+
+# In the home directory.
+
+
+def drop_home(
+    context: Context, name: str, ttl: timedelta | None, snapshot: Snapshot | None = None
+) -> Dropped:
+    """Drop the table in the home directory of a name: the marker first, then the arbiter, then the row."""
+    for _ in range(ATTEMPTS):
+        snapshot = context.latest(writing=True) if snapshot is None else snapshot
+        dropped = _drop_home_once(context, name, ttl, snapshot)
+        if dropped is not None:
+            return dropped
+        snapshot = None
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
+
+
+def _drop_home_once(
+    context: Context, name: str, ttl: timedelta | None, snapshot: Snapshot | None
+) -> Dropped | None:
+    """Do it once; None means that another client came first, and nothing was changed."""
+    rows = [] if snapshot is None else home_rows(snapshot, name)
+    row = rows[0] if rows else None
+    refuse_protected(row)
+    try:
+        head = context.tables.head(f"{name}.lance")
+    except ConcurrentModificationError:
+        return None  # it vanished while it was read: see what became of it
+    lease = begin_lease(context)
+    marked = read_control(context, name)
+    if head is None or state_of(marked) not in {None, State.CLEARED, State.WRITING}:
+        home = inspect_name(context, name, bodies=Bodies.ALL)
+        if not home.is_live:
+            raise not_found(context, NameState(TableId((), name), snapshot, None, home, ()))
+        if not settle(context, home):
+            return None
+        marked = home.marked
+    require_create_only(context.storage, to_do="dropping a table")
+    if marked is not None:
+        require_replace(context.storage, to_do="dropping a table again")
+    retention = ttl if ttl is not None else ttl_at_home(context, row, head)
+    deleted_at, deletion_id = context.clock.now(), new_nonce()
+    drop_properties(deletion_id, deleted_at, retention)  # an impossible expiry is refused before any write
+    mark = Mark(deleted_at, retention, deletion_id, undid(marked))
+    try:
+        put_mark(context, name, mark, over=None)
+    except KeyExistsError:
+        late = _late_mark(context, name, snapshot, marked)
+        if late is None:
+            return None
+        try:
+            put_mark(context, name, mark, over=late)
+        except (KeyChangedError, KeyNotFoundError) as cause:
+            raise _in_doubt(name) from cause
+    version = head.version if head is not None else 0
+    swap_deleted(context, name, marked, mark, version, lease)
+    properties = sync(context, name, snapshot, HomeState(visible=False, hidden=True, deletion_id=deletion_id))
+    return Dropped(f"{name}.lance", properties, deletion_id, deleted_at, retention)
+
+
+def _late_mark(
+    context: Context, name: str, snapshot: Snapshot | None, marked: Marked | None
+) -> Version | None:
+    """Return the version of a late marker, which a drop replaces; None to look again.
+
+    The marker that was in the way may have been our own, from a request that was sent twice. Only while
+    nobody ended a drop since is it certain that it was not.
+
+    Raises:
+        TableNotFoundError: it is no late one: the table is dropped.
+        ConcurrentModificationError: another client may have undone this drop already.
+    """
+    home = inspect_name(context, name, bodies=Bodies.ALL)
+    if home.mark is None or after_of(home.marked) != after_of(marked):
+        raise _in_doubt(name)
+    if not home.is_live:
+        raise not_found(context, NameState(TableId((), name), snapshot, None, home, ()))
+    if not is_same(home.marked, marked):
+        return None
+    try:
+        return context.storage.read(name + MARKER_SUFFIX).version
+    except KeyNotFoundError as cause:
+        raise _in_doubt(name) from cause
+
+
+def _in_doubt(name: str) -> ConcurrentModificationError:
+    return ConcurrentModificationError(
+        f"table id '{name}' was dropped or undropped by another client at the same time"
+    )
+
+
+def swap_deleted(
+    context: Context,
+    name: str,
+    marked: Marked | None,
+    mark: Mark,
+    version: int,
+    lease: Lease,
+    *,
+    to: str = "",
+    at: str = "",
+) -> Marked | None:
+    """Have the arbiter say what the marker says, within the lease that began before the marker was put.
+
+    `to` and `at` are of a rename. Returns the new arbiter; None when another client put it there for us.
+
+    Raises:
+        ConcurrentModificationError: another client changed the name meanwhile.
+    """
+    deletion_id = mark.id or ""
+    for _ in range(ATTEMPTS):
+        if not lease.has_ended:
+            control = deleted(
+                marked, deletion_id=deletion_id, version=version, ttl=mark.ttl, timing=context.timing
+            )
+            with suppress(SwapLostError):
+                return swap_file(context, name, replace(control, to=to, at=at), over=marked)
+        lease = begin_lease(context)
+        home = inspect_name(context, name, bodies=Bodies.ALL)
+        marked = home.marked
+        state = state_of(marked)
+        if (
+            marked is not None
+            and state in {State.DELETED, State.PURGING}
+            and marked.control.id == deletion_id
+        ):
+            return None  # another client finished it for us
+        ours = home.mark is not None and home.mark.id == deletion_id
+        if (
+            state in {State.DELETED, State.REVIVING, State.PURGING}
+            or not ours
+            or not counts(marked, home.mark)
+        ):
+            break
+    raise ConcurrentModificationError(f"table id '{name}' was changed by another client while it was dropped")
+
+
+def ttl_at_home(context: Context, row: Row | None, head: TableHead | None) -> timedelta:
+    if row is not None and TTL_PROPERTY in row.properties:
+        return parse_duration(
+            row.properties[TTL_PROPERTY], what=f"property {TTL_PROPERTY!r} of '{row.object_id}'"
+        )
+    text = head.config.get(TTL_CONFIG) if head else None
+    return (
+        context.timing.drop_ttl if text is None else parse_duration(text, what=f"table config {TTL_CONFIG!r}")
+    )
+
+
+def _undrop_home(
+    context: Context, table_id: TableId, snapshot: Snapshot | None, home: NameSnapshot, lease: Lease
+) -> Exists | NotFound | None:
+    """Undo the drop of a table in its home directory: the marker first, then the arbiter, then the row.
+
+    The lease began before the look at the manifest and the one at the home directory after it. None means
+    that another client came first, and nothing was changed.
+    """
+    name = table_id.name
+    require_writable(snapshot)
+    owner = None if snapshot is None else snapshot.get([name]).get(name)
+    if owner is not None and not owner.is_home:
+        raise taken(table_id, owner)
+    marked = home.marked
+    if marked is not None and marked.state is State.REVIVING:
+        with suppress(SwapLostError):
+            end_create(context, home)
+        return None
+    if home.is_live:
+        raise TableAlreadyExistsError(f"table id '{table_id}' is not dropped")
+    if home.situation is not Situation.DROPPED or not home.is_dropped:
+        raise not_found(context, NameState(table_id, snapshot, None, home, ()))
+    require_replace(context.storage, to_do="undropping")
+    deletion_id = _deletion_of(home)
+    delete_mark(context, name, lease)
+    try:
+        swap_file(
+            context, name, cleared(undid=deletion_id, fence=fence_of(marked, context.timing)), over=marked
+        )
+    except SwapLostError as cause:
+        # A body that names our deletion may come from a create: both must not report success.
+        raise ConcurrentModificationError(cause.detail) from cause
+    try:
+        sync(context, name, snapshot, HomeState(visible=not home.deregistered, hidden=False))
+    except NameTakenError as cause:
+        with suppress(RelanceError):  # another client did so
+            drop_home(context, name, None)
+        raise ConcurrentModificationError(cause.detail) from cause
+    parts = tuple(table_id.parts)
+    return NotFound(parts) if home.deregistered else Exists(parts)
+
+
+def _deletion_of(home: NameSnapshot) -> str:
+    if home.marked is not None and home.marked.state is State.DELETED:
+        return home.marked.control.id
+    return (home.mark.id if home.mark is not None else None) or new_nonce()
+
+
+# By a row.
+
+
+def _drop_row(context: Context, table_id: TableId, ttl: timedelta | None) -> Dropped:
+    manifest = context.require_manifest(to_do="dropping a table")
+    deletion_id = new_nonce()
+
+    def plan(snapshot: Snapshot) -> tuple[Change, Dropped]:
+        # All that is asked for below, in one query: a snapshot keeps what it found.
+        snapshot.get([str(table_id), *_ids_above(table_id.parts), DROPPED_PREFIX + deletion_id])
+        row = require_row(context, snapshot, table_id)
+        refuse_protected(row)
+        retention = ttl if ttl is not None else ttl_of(context, snapshot, row)
+        # Refused before the store is asked for its time, which may write a file.
+        drop_properties(deletion_id, context.clock.now(), retention)
+        deleted_at = context.store_now()
+        control = row_deletion(deletion_id, deleted_at, retention)
+        dropped = Dropped(row.location or "", row.properties, deletion_id, deleted_at, retention)
+        return move_row(snapshot, row, row.dropped(deletion_id, control_text(control))), dropped
+
+    return transact(manifest, plan)
+
+
+def row_deletion(deletion_id: str, deleted_at: datetime, ttl: timedelta) -> Control:
+    """Return what the row of a dropped object says; the time is the store's."""
+    return Control(
+        State.DELETED, new_nonce(), id=deletion_id, ttl=ttl, deleted_at=deleted_at, by_store_clock=True
+    )
+
+
+def ttl_of(context: Context, snapshot: Snapshot, row: Row) -> timedelta:
+    """Return the TTL that the table, or the nearest of its namespaces, or the catalog asks for.
+
+    Raises:
+        InvalidInputError: it is not a duration.
+    """
+    ids = _ids_above(row.parts)
+    above = snapshot.get(ids) if ids else {}
+    for holder in (row, *(above[object_id] for object_id in ids if object_id in above)):
+        text = holder.properties.get(TTL_PROPERTY)
+        if text is not None:
+            return parse_duration(text, what=f"property {TTL_PROPERTY!r} of '{holder.object_id}'")
+    return context.timing.drop_ttl
+
+
+def _ids_above(parts: Sequence[str]) -> list[str]:
+    """Return the ids of the namespaces that something is in, the nearest first."""
+    return [DELIMITER.join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]
+
+
+def _undrop_row(context: Context, row: Row, target: TableId) -> None:
+    control = control_of(row)
+    table_id = TableId(row.original_parts[:-1], row.original_parts[-1])
+    if control is None or control.state is not State.DELETED:
+        state = NameState(table_id, context.latest(), row, None, ())
+        raise not_found(context, state)
+    directory = require_directory(row)
+    if not context.storage.which_exist([f"{directory}/"]):
+        assert context.manifest is not None  # the row came from it
+        same_row(context.manifest.latest(), row)  # gone by a purge that has begun since?
+        raise InvalidTableStateError(
+            f"cannot undrop table id '{row.original_id}': its files are missing from '{directory}'"
+        )
+
+    def plan(snapshot: Snapshot, found: Row) -> Change:
+        shown = found.restored(str(target))
+        freed = free_name(context, snapshot, target.parts, shown)
+        moved = move_row(snapshot, found, shown)
+        removed = tuple(dict.fromkeys((*moved.removed, *freed.removed)))
+        added = {row.object_id: row for row in (*freed.added, *moved.added)}
+        return replace(freed, removed=removed, added=tuple(added.values()))
+
+    swap_row(context, row, plan)
+
+
+def undrop(
+    context: Context, table_id: TableId, *, deletion_id: str | None = None, target: TableId | None = None
+) -> Exists | NotFound:
+    """Show the newest dropped generation again, or the one that is named, under its old id or another.
+
+    Raises:
+        TableNotFoundError: there is no dropped table of this name, or a purge has begun.
+        TableAlreadyExistsError: the name is taken, or the table is not dropped.
+        InvalidTableStateError: its files are gone.
+        ConcurrentModificationError: another client changed it meanwhile.
+    """
+    new_id = target or table_id
+    if context.manifest is None and new_id != table_id:
+        raise UnsupportedOperationError("undropping under another name requires manifest_enabled=true")
+    for _ in range(ATTEMPTS):
+        lease = begin_lease(context)
+        if context.manifest is None and deletion_id is None:
+            home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN)
+            shown = _undrop_home(context, table_id, None, home, lease)
+        else:
+            shown = _undrop_once(context, table_id, deletion_id, new_id, lease)
+        if shown is not None:
+            return shown
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
+
+
+def _undrop_once(
+    context: Context, table_id: TableId, deletion_id: str | None, target: TableId, lease: Lease
+) -> Exists | NotFound | None:
+    state = state_of_name(context, table_id)
+    if state.row is not None and state.row.is_reviving:
+        with suppress(SwapLostError):
+            end_row_create(context, state.row)
+        return None
+    generation = chosen_generation(context, state, deletion_id)
+    if generation.row is not None:
+        _undrop_row(context, generation.row, target)
+        return Exists(tuple(target.parts))
+    if target == table_id:
+        assert generation.home is not None  # it has no row of its own
+        return _undrop_home(context, table_id, state.snapshot, generation.home, lease)
+    show_copy(context, generation, target)
+    return Exists(tuple(target.parts))
+
+
+def chosen_generation(context: Context, state: NameState, deletion_id: str | None) -> Generation:
+    """Return the newest dropped generation of a name, or the one that is asked for.
+
+    Raises:
+        TableNotFoundError: there is none.
+        TableAlreadyExistsError: the table is not dropped.
+    """
+    chosen = [each for each in state.dropped if deletion_id in {None, each.deletion_id}]
+    if chosen:
+        return chosen[-1]
+    if state.dropped:
+        raise TableNotFoundError(f"table id '{state.table_id}' has no drop with deletion id '{deletion_id}'")
+    if state.visible:
+        raise TableAlreadyExistsError(f"table id '{state.table_id}' is not dropped")
+    raise not_found(context, state)

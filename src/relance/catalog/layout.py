@@ -1,0 +1,762 @@
+"""What lies at the root: one look at a name, one listing of all names, and the manifest files of a table.
+
+Names, sizes and times decide nearly always; bodies are read where they do not. What arbiter and
+marker mean is in states.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from relance.catalog.states import (
+    FORMAT,
+    MARKER_MAX_BYTES,
+    SHORT_MAX_BYTES,
+    TOMBSTONE_MAX_BYTES,
+    Mark,
+    Marked,
+    Situation,
+    State,
+    Timing,
+    decode_control,
+    decode_mark,
+    is_deleted,
+    is_format_1,
+    is_purged,
+    situation,
+)
+from relance.clock import Clock
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
+    KeyExistsError,
+    KeyNotFoundError,
+    RelanceError,
+    TableBranchNotFoundError,
+)
+from relance.identifiers import why_unusable
+from relance.locations import (
+    CONTROL_SUFFIX,
+    CREATING_SUFFIX,
+    DECLARED_SUFFIX,
+    DEREGISTERED_FILE,
+    DEREGISTERED_SUFFIX,
+    LAYOUT_KEY,
+    MARKER_SUFFIX,
+    RESERVED_FILE,
+    TABLE_SUFFIX,
+    VERSIONS_DIRECTORY,
+    table_directory,
+    table_file,
+)
+from relance.storage.at_once import map_at_once
+from relance.storage.protocol import Level, ObjectInfo, ObjectStorage
+from relance.storage.readback import create_once, replace_once
+
+SIGNS = (CREATING_SUFFIX, DECLARED_SUFFIX, DEREGISTERED_SUFFIX)
+"""Empty files beside a table's directory that tell listings to look inside; they decide nothing."""
+
+_ATTEMPTS = 20
+"""How often a name is looked at again because its arbiter changed between two requests."""
+
+_LARGEST = 2**64 - 1
+_MANIFEST_NAME = re.compile(r"(\d+)\.manifest")
+
+
+class Surroundings(Protocol):
+    """What a look at the root needs of an opened catalog."""
+
+    @property
+    def storage(self) -> ObjectStorage: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def timing(self) -> Timing: ...
+
+    @property
+    def memory(self) -> Memory: ...
+
+    def has_foreign_version(self, directory: str) -> bool: ...
+
+
+@dataclass(slots=True)
+class Memory:
+    """What an opened catalog remembers of its root. It saves requests and time, and decides nothing."""
+
+    format_checked: bool = False
+    flagged: bool = False
+    is_large: bool = False
+    """A page from the middle of the root is long, so small requests are faster."""
+    store_time: tuple[datetime, float] | None = None
+
+
+# The manifest files of a table's versions.
+
+
+class NamingScheme(StrEnum):
+    """How a version number becomes a file name."""
+
+    V1 = "V1"
+    """`<version>.manifest`"""
+    V2 = "V2"
+    """`<2^64-1 - version, 20 digits>.manifest`: the newest sorts first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """One version's manifest."""
+
+    version: int
+    info: ObjectInfo
+
+
+def parse_scheme(text: str | None) -> NamingScheme:
+    """Return the naming scheme; none named means V2.
+
+    Raises:
+        InvalidInputError: there is no such scheme.
+    """
+    try:
+        return NamingScheme(text.upper()) if text else NamingScheme.V2
+    except ValueError:
+        raise InvalidInputError(f"unknown naming scheme {text!r}: use V1 or V2") from None
+
+
+def file_name(version: int, scheme: NamingScheme) -> str:
+    """Return the name of the manifest of `version`."""
+    return f"{version}.manifest" if scheme is NamingScheme.V1 else f"{_LARGEST - version:020d}.manifest"
+
+
+def version_of(name: str) -> int | None:
+    """Return the version that a file name stands for, or None: staged, detached and other files."""
+    match = _MANIFEST_NAME.fullmatch(name)
+    if match is None:
+        return None
+    digits = match[1]
+    return _LARGEST - int(digits) if len(digits) == 20 else int(digits)
+
+
+def manifest_key(directory: str, branch: str | None, version: int, scheme: NamingScheme) -> str:
+    """Return the key of a version's manifest."""
+    return f"{_versions_directory(directory, branch)}/{file_name(version, scheme)}"
+
+
+def list_manifests(
+    storage: ObjectStorage, directory: str, branch: str | None, *, missing_ok: bool = False
+) -> list[ManifestFile]:
+    """Return the versions of the table or of one of its branches, oldest first.
+
+    Raises:
+        TableBranchNotFoundError: there is no such branch, unless `missing_ok`.
+    """
+    manifests = _manifests_among(storage.list_level(_versions_directory(directory, branch)).files)
+    if not manifests and _is_branch(branch) and not missing_ok:
+        raise TableBranchNotFoundError(f"branch '{branch}' of the table at '{directory}'")
+    return manifests
+
+
+def _manifests_among(files: Iterable[ObjectInfo]) -> list[ManifestFile]:
+    manifests = ((version_of(info.key.rpartition("/")[2]), info) for info in files)
+    known = [ManifestFile(version, info) for version, info in manifests if version is not None]
+    return sorted(known, key=lambda file: file.version)
+
+
+def _versions_directory(directory: str, branch: str | None) -> str:
+    if not _is_branch(branch):
+        return f"{directory}/{VERSIONS_DIRECTORY}"
+    if any(part in {"", ".", ".."} for part in str(branch).split("/")):
+        raise InvalidInputError(f"invalid branch name {branch!r}")
+    return f"{directory}/tree/{branch}/{VERSIONS_DIRECTORY}"
+
+
+def _is_branch(branch: str | None) -> bool:
+    return branch is not None and branch != "main"
+
+
+# One name.
+
+
+@dataclass(frozen=True, slots=True)
+class NameSnapshot:
+    """What lies under a root name: its arbiter, its marker and its home directory."""
+
+    name: str
+    control: ObjectInfo | None
+    marker: ObjectInfo | None
+    signs: frozenset[str]
+    has_versions: bool
+    newest: ManifestFile | None
+    """The latest version, if it was asked for or is known without asking."""
+    reserved: bool
+    """Declared: the spec's own file is in the directory."""
+    deregistered: bool
+    """Hidden by the spec's own file in the directory."""
+    is_empty: bool
+    """Nothing at all lies in the directory."""
+    marked: Marked | None = None
+    """The arbiter's body, if it was read."""
+    mark: Mark | None = None
+    """The marker's body, if it was read."""
+    situation: Situation = Situation.VISIBLE
+    shows_nothing: bool = False
+    """A tombstone hides what is in the directory: Relance wrote it, before the purge."""
+
+    @property
+    def directory(self) -> str:
+        return table_directory(self.name)
+
+    @property
+    def holds_table(self) -> bool:
+        """Whether a table is there, hidden or not; leftovers of an unfinished create are none."""
+        return (self.has_versions or self.reserved) and not self.shows_nothing
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a table is there that neither arbiter nor marker hide; it may be deregistered."""
+        return self.situation is Situation.VISIBLE and self.holds_table
+
+    @property
+    def is_visible(self) -> bool:
+        return self.is_live and not self.deregistered
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether there is a dropped table that an undrop could bring back."""
+        return self.situation is Situation.DROPPED and (self.has_versions or self.reserved)
+
+    @property
+    def only_declared(self) -> bool:
+        return self.reserved and not self.has_versions
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the arbiter hides nothing, as its size tells."""
+        return self.control is None or self.control.size <= SHORT_MAX_BYTES
+
+    @property
+    def version(self) -> int:
+        """The latest version; 0 when there is none."""
+        return self.newest.version if self.newest is not None else 0
+
+
+class Bodies(StrEnum):
+    """When a look at a name reads the arbiter's body."""
+
+    NEEDED = "needed"
+    """Where names, sizes and times do not decide."""
+    HIDDEN = "hidden"
+    """Also where the arbiter may hide something, or there is a marker."""
+    ALL = "all"
+
+
+def inspect_name(
+    catalog: Surroundings, name: str, *, bodies: Bodies = Bodies.NEEDED, versions: bool = False
+) -> NameSnapshot:
+    """Look at a name once; the latest version is looked up where `versions` asks for it.
+
+    Raises:
+        InvalidTableStateError: the arbiter cannot be understood, and its body is needed.
+        ConcurrentModificationError: the name keeps changing.
+    """
+    for _ in range(_ATTEMPTS):
+        page = _page(catalog, name, versions=versions, signs=bodies is not Bodies.NEEDED)
+        hidden = not page.is_short or page.marker is not None
+        if bodies is Bodies.NEEDED or (bodies is Bodies.HIDDEN and not hidden):
+            decided = _decide_by_size(page)
+            if decided is not None:
+                return decided
+        snapshot = _read_bodies(catalog, page)
+        if snapshot is not None:
+            return snapshot
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
+
+
+def _decide_by_size(page: NameSnapshot) -> NameSnapshot | None:
+    """Return the snapshot with its situation, or None if that takes the bodies."""
+    if not (page.has_versions or page.reserved):
+        return page  # nothing is there, whatever arbiter and marker say
+    decided = _by_size(page.control, page.marker)
+    if decided is Situation.VISIBLE:
+        return page
+    return None if decided is None else replace(page, situation=decided)
+
+
+def _by_size(control: ObjectInfo | None, marker: ObjectInfo | None) -> Situation | None:
+    short = control is None or control.size <= SHORT_MAX_BYTES
+    if short and marker is None:
+        return Situation.VISIBLE
+    if control is None:
+        return Situation.DROPPED
+    if short or control.size <= TOMBSTONE_MAX_BYTES:
+        return None
+    if marker is None or marker.modified is None or control.modified is None:
+        return None
+    return Situation.DROPPED if marker.modified <= control.modified else None
+
+
+def _read_bodies(catalog: Surroundings, page: NameSnapshot) -> NameSnapshot | None:
+    """Return the snapshot with its bodies; None when one changed since the page was listed.
+
+    The arbiter is read last, and has to be the one that the page showed: then the page is as good as one
+    taken at this moment.
+    """
+    older = _by_size(page.control, page.marker) is Situation.DROPPED and page.control is not None
+    mark = marked = None
+    if page.marker is not None and not older:
+        mark = read_mark(catalog, page.name, page.marker)
+        if mark is None:
+            return None
+    if page.control is not None:
+        marked = _read_listed(catalog, page.name, page.control)
+        if marked is None:
+            return None
+    elif page.marker is not None and read_control(catalog, page.name) is not None:
+        return None
+    if older and is_deleted(marked):
+        # A marker that is not younger than the arbiter belongs to it: its body says nothing more.
+        return replace(page, marked=marked, situation=_of_deleted(marked))
+    if older and page.marker is not None:
+        mark = read_mark(catalog, page.name, page.marker)
+        if mark is None:
+            return None
+    hides_ours = False
+    if is_purged(marked) and page.has_versions:
+        hides_ours = not catalog.has_foreign_version(page.directory)
+    elif is_purged(marked):
+        hides_ours = page.reserved
+    return replace(
+        page,
+        marked=marked,
+        mark=mark,
+        situation=situation(marked, mark, catalog.timing),
+        shows_nothing=hides_ours,
+    )
+
+
+def _of_deleted(marked: Marked | None) -> Situation:
+    return Situation.PURGING if marked is not None and marked.state is State.PURGING else Situation.DROPPED
+
+
+def _read_listed(catalog: Surroundings, name: str, listed: ObjectInfo) -> Marked | None:
+    try:
+        stored = catalog.storage.read(name + CONTROL_SUFFIX)
+    except KeyNotFoundError:
+        return None
+    if stored.e_tag != listed.e_tag or len(stored.body) != listed.size:
+        return None
+    return Marked(decode_control(stored.body, name=name), stored.version, _time(catalog, stored.modified))
+
+
+def read_control(catalog: Surroundings, name: str) -> Marked | None:
+    """Return the arbiter of a root name, or None when there is none.
+
+    Raises:
+        InvalidTableStateError: it cannot be understood.
+    """
+    try:
+        stored = catalog.storage.read(name + CONTROL_SUFFIX)
+    except KeyNotFoundError:
+        return None
+    return Marked(decode_control(stored.body, name=name), stored.version, _time(catalog, stored.modified))
+
+
+def read_mark(catalog: Surroundings, name: str, listed: ObjectInfo | None = None) -> Mark | None:
+    """Return the marker of a root name; None when there is none, or no longer the one that was listed.
+
+    Raises:
+        InvalidTableStateError: it was written by the first format.
+    """
+    if listed is not None and listed.size > MARKER_MAX_BYTES:
+        return Mark(modified=_time(catalog, listed.modified))  # no marker is that long: its body is not read
+    try:
+        stored = catalog.storage.read(name + MARKER_SUFFIX)
+    except KeyNotFoundError:
+        return None
+    if listed is not None and stored.e_tag != listed.e_tag:
+        return None
+    if is_format_1(stored.body):
+        raise old_format(catalog.storage)
+    return decode_mark(stored.body, _time(catalog, stored.modified))
+
+
+def _time(catalog: Surroundings, modified: datetime | None) -> datetime | None:
+    return None if modified is None else catalog.clock.at_store(modified)
+
+
+def _page(catalog: Surroundings, name: str, *, versions: bool, signs: bool) -> NameSnapshot:
+    storage = catalog.storage
+    page = None
+    if storage.lists_in_order and not catalog.memory.is_large:
+        page = _page_in_order(catalog, name)
+    if page is None:
+        page = _page_in_parts(storage, name, versions=versions, signs=signs)
+    elif versions and page.has_versions and page.newest is None:
+        page = replace(page, newest=_newest(storage, page.directory))
+    return _at_store(catalog, page)
+
+
+def _at_store(catalog: Surroundings, page: NameSnapshot) -> NameSnapshot:
+    newest = page.newest
+    if page.control is None and page.marker is None and newest is None:
+        return page
+    return replace(
+        page,
+        control=_timed(catalog, page.control),
+        marker=_timed(catalog, page.marker),
+        newest=None if newest is None else ManifestFile(newest.version, _timed(catalog, newest.info)),  # type: ignore[arg-type]  # not None
+    )
+
+
+def _timed(catalog: Surroundings, info: ObjectInfo | None) -> ObjectInfo | None:
+    return None if info is None else replace(info, modified=_time(catalog, info.modified))
+
+
+def _page_in_order(catalog: Surroundings, name: str) -> NameSnapshot | None:
+    """Return what one listing shows that begins just before the arbiter's name; mostly one is enough.
+
+    None: so many keys of other names come in between that the listing ends before the home directory.
+    """
+    storage = catalog.storage
+    inside, versions = table_file(name, ""), table_file(name, f"{VERSIONS_DIRECTORY}/")
+    page = storage.list_after(f"{name}.c")
+    # A page of a thousand keys took 20 times as long as a small request (design/0008).
+    catalog.memory.is_large = not page.is_last
+    last = page.objects[-1].key if page.objects else ""
+    if not page.is_last and last < inside:
+        return None
+    files = {info.key: info for info in page.objects if info.key.startswith(f"{name}.")}
+    is_cut = not page.is_last and last.startswith(inside) and last < versions
+    if is_cut:  # many other files come before the versions
+        rest = storage.list_after(versions)
+        files |= {info.key: info for info in rest.objects if info.key.startswith(versions)}
+        page, last = rest, rest.objects[-1].key if rest.objects else ""
+    manifests = _manifests_among(info for key, info in files.items() if key.startswith(versions))
+    all_listed = page.is_last or not last.startswith(versions)
+    return NameSnapshot(
+        name=name,
+        control=files.get(name + CONTROL_SUFFIX),
+        marker=files.get(name + MARKER_SUFFIX),
+        signs=frozenset(suffix for suffix in SIGNS if name + suffix in files),
+        has_versions=bool(manifests),
+        # The newest sorts first in the one naming scheme, and anywhere in the other.
+        newest=manifests[-1] if manifests and (all_listed or _sorts_first(manifests[-1])) else None,
+        reserved=table_file(name, RESERVED_FILE) in files,
+        deregistered=table_file(name, DEREGISTERED_FILE) in files,
+        is_empty=not any(key.startswith(inside) for key in files),
+    )
+
+
+def _sorts_first(file: ManifestFile) -> bool:
+    return file.info.key.endswith(f"/{file_name(file.version, NamingScheme.V2)}")
+
+
+def _page_in_parts(storage: ObjectStorage, name: str, *, versions: bool, signs: bool) -> NameSnapshot:
+    """Return what several requests show, in this order: arbiter, marker, directory."""
+    if not storage.cheap_lookups:
+        return _page_in_small_requests(storage, name, versions=versions)
+    directory = table_directory(name)
+    beside = [name + CONTROL_SUFFIX, name + MARKER_SUFFIX]
+    first = manifest_key(directory, None, 1, NamingScheme.V2)
+    reserved, deregistered = table_file(name, RESERVED_FILE), table_file(name, DEREGISTERED_FILE)
+    inside = [first, reserved, deregistered, *(name + suffix for suffix in SIGNS if signs)]
+    control = marker = None
+    present = storage.which_exist([*beside, *inside])
+    if not present.isdisjoint(beside):
+        control, marker = (_head(storage, key) for key in beside)
+        present = storage.which_exist(inside)
+    # Most tables still have their first version; a folder of many need not be read then.
+    manifests = list_manifests(storage, directory, None) if versions or first not in present else []
+    has_versions = bool(manifests) or (first in present and not versions)
+    occupied = has_versions or reserved in present or deregistered in present
+    return NameSnapshot(
+        name=name,
+        control=control,
+        marker=marker,
+        signs=frozenset(suffix for suffix in SIGNS if name + suffix in present),
+        has_versions=has_versions,
+        newest=manifests[-1] if manifests else None,
+        reserved=reserved in present,
+        deregistered=deregistered in present,
+        is_empty=not occupied and not storage.which_exist([f"{directory}/"]),
+    )
+
+
+def _page_in_small_requests(storage: ObjectStorage, name: str, *, versions: bool) -> NameSnapshot:
+    """Return the same on an object store, where looking for a sign costs as much as removing it."""
+    directory = table_directory(name)
+    control = _head(storage, name + CONTROL_SUFFIX)
+    marker = _head(storage, name + MARKER_SUFFIX)
+    level = storage.list_level(directory)
+    files = {info.key for info in level.files}
+    has_versions = VERSIONS_DIRECTORY in level.directories
+    manifests = list_manifests(storage, directory, None) if versions and has_versions else []
+    return NameSnapshot(
+        name=name,
+        control=control,
+        marker=marker,
+        signs=frozenset(SIGNS),
+        has_versions=bool(manifests) if versions else has_versions,
+        newest=manifests[-1] if manifests else None,
+        reserved=table_file(name, RESERVED_FILE) in files,
+        deregistered=table_file(name, DEREGISTERED_FILE) in files,
+        is_empty=not level.files and not level.directories,
+    )
+
+
+def _head(storage: ObjectStorage, key: str) -> ObjectInfo | None:
+    try:
+        return storage.head(key)
+    except KeyNotFoundError:
+        return None
+
+
+def _newest(storage: ObjectStorage, directory: str) -> ManifestFile | None:
+    manifests = list_manifests(storage, directory, None)
+    return manifests[-1] if manifests else None
+
+
+# All names.
+
+
+@dataclass(frozen=True, slots=True)
+class RootListing:
+    """What one listing of the root shows, by name."""
+
+    directories: frozenset[str]
+    """Names with a home directory, whatever their state."""
+    controls: dict[str, ObjectInfo]
+    markers: dict[str, ObjectInfo]
+    signs: dict[str, frozenset[str]]
+    """Names with each kind of sign."""
+    is_flagged: bool
+    """The root's flag: no table hides behind a file in its own directory without a sign beside it."""
+    others: frozenset[str]
+    """Directories that are no table's home."""
+
+    def doubtful(self) -> frozenset[str]:
+        """Return the names whose bodies have to be read: their sizes and times do not decide."""
+        return frozenset(
+            name
+            for name in self.directories
+            if _by_size(self.controls.get(name), self.markers.get(name)) is None
+        )
+
+    def shown_by_size(self) -> frozenset[str]:
+        """Return the names that neither arbiter nor marker hide, as far as that shows without bodies."""
+        return frozenset(
+            name
+            for name in self.directories
+            if _by_size(self.controls.get(name), self.markers.get(name)) is Situation.VISIBLE
+        )
+
+    def hidden(self) -> frozenset[str]:
+        """Return the names with a marker, or with an arbiter that may hide them."""
+        long = {name for name, info in self.controls.items() if info.size > SHORT_MAX_BYTES}
+        return frozenset(long | self.markers.keys())
+
+
+def list_root(catalog: Surroundings) -> RootListing:
+    """List the root once and sort its entries by name; what is of none of the kinds is not ours."""
+    return sort_level(catalog, catalog.storage.list_level(""))
+
+
+def sort_level(catalog: Surroundings, level: Level) -> RootListing:
+    """Return what one listing of the root shows."""
+    controls: dict[str, ObjectInfo] = {}
+    markers: dict[str, ObjectInfo] = {}
+    signs: dict[str, set[str]] = {suffix: set() for suffix in SIGNS}
+    flagged = False
+    for info in level.files:
+        stem, dot, ending = info.key.rpartition(".")
+        suffix = dot + ending
+        if info.key == LAYOUT_KEY:
+            flagged = True
+        elif (suffix not in signs and suffix not in {CONTROL_SUFFIX, MARKER_SUFFIX}) or why_unusable(
+            stem
+        ) is not None:
+            continue
+        elif suffix in signs:
+            signs[suffix].add(stem)
+        else:
+            timed = replace(info, modified=_time(catalog, info.modified))
+            (controls if suffix == CONTROL_SUFFIX else markers)[stem] = timed
+    homes = {name for name in level.directories if name.endswith(TABLE_SUFFIX)}
+    names = (name.removesuffix(TABLE_SUFFIX) for name in homes)
+    return RootListing(
+        # A directory with a name we refuse cannot be addressed either, so it is not shown.
+        directories=frozenset(name for name in names if why_unusable(name) is None),
+        controls=controls,
+        markers=markers,
+        signs={suffix: frozenset(stems) for suffix, stems in signs.items()},
+        is_flagged=flagged,
+        others=frozenset(level.directories) - homes,
+    )
+
+
+def list_names(catalog: Surroundings, *, include_declared: bool) -> list[str]:
+    """Return the names of the visible root tables in their home directories, sorted by their bytes.
+
+    Costs one listing of the root. Names that it leaves in doubt are looked at together: those whose
+    bodies decide, those whose create did not finish, declared ones when they are to be left out, and all
+    of them where other clients may have left files inside that hide the table.
+    """
+    storage, listing = catalog.storage, list_root(catalog)
+    names = listing.shown_by_size() | visible_among(catalog, listing.doubtful())
+    if storage.cheap_lookups:
+        unfinished = foreign = names  # looking inside costs next to nothing, so nothing is left to signs
+    else:
+        unfinished = names & _perhaps_without_version(listing, include_declared=include_declared)
+        foreign = names & listing.signs[DEREGISTERED_SUFFIX] if listing.is_flagged else names
+    visible = names - _without_table(storage, unfinished, include_declared=include_declared)
+    return sorted(visible - _with(storage, foreign & visible, DEREGISTERED_FILE), key=str.encode)
+
+
+def visible_among(catalog: Surroundings, names: Iterable[str]) -> frozenset[str]:
+    """Return those of the names that show a table when they are looked at one by one."""
+
+    def is_visible(name: str) -> bool:
+        try:
+            return inspect_name(catalog, name).is_visible
+        except InvalidTableStateError:
+            return False  # scrub() reports it
+
+    chosen = sorted(names)
+    shown = map_at_once(catalog.storage, is_visible, chosen)
+    return frozenset(name for name, visible in zip(chosen, shown, strict=True) if visible)
+
+
+def _perhaps_without_version(listing: RootListing, *, include_declared: bool) -> frozenset[str]:
+    creating, declared = listing.signs[CREATING_SUFFIX], listing.signs[DECLARED_SUFFIX]
+    if include_declared:
+        return creating
+    return creating | declared if listing.is_flagged else listing.directories
+
+
+def _without_table(
+    storage: ObjectStorage, names: frozenset[str], *, include_declared: bool
+) -> frozenset[str]:
+    left = names - _with(storage, names, f"{VERSIONS_DIRECTORY}/")
+    return left - _with(storage, left, RESERVED_FILE) if include_declared else left
+
+
+def _with(storage: ObjectStorage, names: frozenset[str], file: str) -> frozenset[str]:
+    files = {table_file(name, file): name for name in names}
+    return frozenset(files[path] for path in storage.which_exist(list(files)))
+
+
+# Signs and the root's flag.
+
+
+def put_sign(storage: ObjectStorage, name: str, suffix: str) -> None:
+    """Tell listings to look inside this name's directory."""
+    with suppress(KeyExistsError):
+        storage.create(name + suffix, b"")
+
+
+def remove_signs(storage: ObjectStorage, *names: str, suffixes: Sequence[str] = SIGNS) -> None:
+    """Remove signs; one that stays costs listings a look, which is no reason to fail."""
+    with suppress(RelanceError):
+        storage.delete_many(name + suffix for name in names for suffix in suffixes)
+
+
+_FLAG = json.dumps({"format": FORMAT, "nested_markers": "none"}).encode() + b"\n"
+_FLAG_OF_FORMAT_1 = json.dumps({"format": 1}).encode() + b"\n"
+
+
+def check_format(storage: ObjectStorage) -> bool:
+    """Tell whether the root has its flag, which states the format; without one its markers are looked at.
+
+    Raises:
+        InvalidTableStateError: the root is of the first format, or of one that this release does not know.
+    """
+    stated = stated_format(storage)
+    if stated == 1 or (stated is None and _has_marker_of_format_1(storage)):
+        raise old_format(storage)
+    return stated is not None
+
+
+def stated_format(storage: ObjectStorage) -> int | None:
+    """Return the format that the root's flag states, None when there is no flag.
+
+    Raises:
+        InvalidTableStateError: this release does not know it.
+    """
+    try:
+        body = storage.read(LAYOUT_KEY).body
+    except KeyNotFoundError:
+        return None
+    try:
+        stated = json.loads(body)["format"]
+    except (ValueError, TypeError, KeyError):
+        stated = None
+    if stated not in (1, FORMAT):
+        raise InvalidTableStateError(
+            f"the root {storage.name} has the unknown format {stated!r}. Nothing was changed; use the "
+            "release that wrote it"
+        )
+    return int(stated)
+
+
+def _has_marker_of_format_1(storage: ObjectStorage) -> bool:
+    """Tell whether a marker is there that the first format wrote, which had no arbiter beside it."""
+    keys = {info.key for info in storage.list_level("").files if info.size <= MARKER_MAX_BYTES}
+    markers = sorted(
+        key
+        for key in keys
+        if key.endswith(MARKER_SUFFIX) and key.removesuffix(MARKER_SUFFIX) + CONTROL_SUFFIX not in keys
+    )
+
+    def is_old(key: str) -> bool:
+        try:
+            return is_format_1(storage.read(key).body)
+        except KeyNotFoundError:
+            return False
+
+    return any(map_at_once(storage, is_old, markers))
+
+
+def old_format(storage: ObjectStorage) -> InvalidTableStateError:
+    """Return the error for a root of the first format."""
+    return InvalidTableStateError(
+        f"the root {storage.name} was written by a pre-release of Relance (format 1). Nothing was "
+        f"changed; stop all other clients, then convert it: relance --root {storage.name} migrate"
+    )
+
+
+def flag_new_root(storage: ObjectStorage) -> None:
+    """Set the flag if the root has no tables yet."""
+    level = storage.list_level("")
+    if not any(name.endswith(TABLE_SUFFIX) for name in level.directories):
+        flag_root(storage)
+
+
+def flag_root(storage: ObjectStorage) -> None:
+    """Set the flag."""
+    with suppress(KeyExistsError):  # another process was first
+        storage.create(LAYOUT_KEY, _FLAG)
+
+
+def state_format(storage: ObjectStorage, *, converted: bool) -> None:
+    """Have the flag state the first format, so that only a conversion may use the root, or this one.
+
+    Raises:
+        KeyChangedError: another process changes the flag at the same time.
+    """
+    body = _FLAG if converted else _FLAG_OF_FORMAT_1
+    try:
+        stored = storage.read(LAYOUT_KEY)
+    except KeyNotFoundError:
+        create_once(storage, LAYOUT_KEY, body)
+        return
+    if stored.body != body:
+        replace_once(storage, LAYOUT_KEY, body, expected=stored.version)

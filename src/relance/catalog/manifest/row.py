@@ -1,0 +1,265 @@
+"""One row of the manifest: what it says and how it is written. Pure.
+
+A dropped object is a row that other clients tolerate and do not list: its id becomes
+`__dropped$<deletion id>`, and its metadata carries what it was. For a table in a hash directory, and for
+a namespace, the metadata also holds the lifecycle's state, which is opaque here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from relance.errors import InvalidInputError
+from relance.identifiers import DELIMITER
+from relance.locations import TABLE_SUFFIX
+
+DROPPED = "__dropped"
+DROPPED_PREFIX = DROPPED + DELIMITER
+HEAD_ID = f"{DROPPED_PREFIX}head"
+"""The row that every commit of ours rewrites, so that no two of them can overlap."""
+
+_OURS = "relance."
+CONTROL = f"{_OURS}control"
+"""Metadata key: the state of a dropped generation whose row decides. A row that has it is hidden."""
+_ORIGINAL = f"{_OURS}id"
+_CASCADE = f"{_OURS}cascade"
+_PROTECTED = f"{_OURS}protected"
+_TEXT = f"{_OURS}text"
+"""Metadata key: another client's metadata that is not a JSON object; written as it was if the only key."""
+
+FORMAT_1_KEYS = frozenset(
+    f"{_OURS}{key}" for key in ("marker", "announced", "over", "held", "moved_to", "by_row")
+)
+"""Metadata keys of the first format, which only its conversion reads."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+
+
+class ObjectType(StrEnum):
+    """What a row stands for."""
+
+    NAMESPACE = "namespace"
+    TABLE = "table"
+    VERSION = "table_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row. `columns` holds every column as it was read, so that unknown ones survive."""
+
+    object_id: str
+    object_type: str
+    location: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Any JSON values: other clients may write numbers, nulls and nested ones."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.object_id.split(DELIMITER))
+
+    @property
+    def is_dropped(self) -> bool:
+        return self.object_id.startswith(DROPPED_PREFIX)
+
+    @property
+    def is_reviving(self) -> bool:
+        """Whether a create has claimed this row of a dropped table, which is at its id again."""
+        return not self.is_dropped and CONTROL in self.metadata
+
+    @property
+    def is_visible(self) -> bool:
+        return not self.is_dropped and CONTROL not in self.metadata
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The user's properties as text; our own keys are not among them."""
+        return {key: _text(value) for key, value in self.metadata.items() if not key.startswith(_OURS)}
+
+    @property
+    def has_our_keys(self) -> bool:
+        """Whether Relance, and no other client, must have written this row."""
+        return any(key.startswith(_OURS) and key != _TEXT for key in self.metadata)
+
+    @property
+    def is_of_format_1(self) -> bool:
+        """Whether the row was written by the first format and has to be converted."""
+        return not FORMAT_1_KEYS.isdisjoint(self.metadata)
+
+    @property
+    def control_text(self) -> str | None:
+        """The state of a dropped generation, for whoever understands it."""
+        return _text(self.metadata[CONTROL]) if CONTROL in self.metadata else None
+
+    @property
+    def original_id(self) -> str:
+        """The id before the drop."""
+        original = self.metadata.get(_ORIGINAL)
+        return original if self.is_dropped and isinstance(original, str) else self.object_id
+
+    @property
+    def original_parts(self) -> tuple[str, ...]:
+        return tuple(self.original_id.split(DELIMITER))
+
+    @property
+    def cascade(self) -> str | None:
+        """Names the drop of a namespace that this one was part of."""
+        cascade = self.metadata.get(_CASCADE)
+        return None if cascade is None else _text(cascade)
+
+    @property
+    def is_protected(self) -> bool:
+        return self.metadata.get(_PROTECTED) in ("true", True)
+
+    @property
+    def normalized_location(self) -> str | None:
+        """The directory that the row leads to; None if it is unsafe to follow."""
+        return None if self.location is None else normalize_location(self.location)
+
+    @property
+    def is_home(self) -> bool:
+        """Whether this is a home row: its arbiter and marker decide, in whichever position it is."""
+        name = self.original_id
+        return (
+            self.object_type == ObjectType.TABLE
+            and DELIMITER not in name
+            and self.normalized_location == name + TABLE_SUFFIX
+        )
+
+    def with_properties(self, properties: Mapping[str, str]) -> Row:
+        """Return the row with other properties; our own keys stay."""
+        ours = {key: value for key, value in self.metadata.items() if key.startswith(_OURS) and key != _TEXT}
+        return replace(self, metadata={**properties, **ours})
+
+    def protected(self, *, on: bool) -> Row:
+        return self._with(_PROTECTED, "true" if on else None)
+
+    def renamed(self, object_id: str) -> Row:
+        return replace(self, object_id=object_id)
+
+    def dropped(self, deletion_id: str, control_text: str | None, *, cascade: str | None = None) -> Row:
+        """Return the row of a dropped generation; a home row carries no state."""
+        row = self._with(_ORIGINAL, self.original_id)._with(_CASCADE, cascade).with_control(control_text)
+        return replace(row, object_id=DROPPED_PREFIX + deletion_id)
+
+    def with_control(self, control_text: str | None) -> Row:
+        return self._with(CONTROL, control_text)
+
+    def restored(self, object_id: str) -> Row:
+        """Return the row without a trace of the drop."""
+        return replace(
+            self._with(CONTROL, None)._with(_ORIGINAL, None)._with(_CASCADE, None), object_id=object_id
+        )
+
+    def reviving(self, control_text: str) -> Row:
+        """Return the row at its old id, still hidden: a create writes over it."""
+        return replace(self, object_id=self.original_id).with_control(control_text)
+
+    def _with(self, key: str, value: str | None) -> Row:
+        metadata = {name: other for name, other in self.metadata.items() if name != key}
+        if value is not None:
+            metadata[key] = value
+        return replace(self, metadata=metadata)
+
+
+def normalize_location(text: str) -> str | None:
+    """Return the root-relative directory that a row's location means.
+
+    None for what is never followed: the root itself, an absolute path, a URI, '..' and escapes.
+    """
+    if text.startswith("/") or "\0" in text or _SCHEME.match(text) or _ESCAPE.search(text):
+        return None
+    parts = [part for part in text.split("/") if part not in {"", "."}]
+    return None if not parts or ".." in parts else "/".join(parts)
+
+
+def overlaps(directory: str, directories: Iterable[str]) -> bool:
+    """Tell whether a directory is one of these, or lies above or below one; all are normalized."""
+    return any(
+        directory == other or directory.startswith(f"{other}/") or other.startswith(f"{directory}/")
+        for other in directories
+    )
+
+
+def decode_row(columns: Mapping[str, Any]) -> Row:
+    """Return what a row of the table says; metadata of any kind is tolerated."""
+    return Row(
+        object_id=columns["object_id"],
+        object_type=columns["object_type"],
+        location=columns["location"],
+        metadata=_decode_metadata(columns["metadata"]),
+        columns=columns,
+    )
+
+
+def encode_row(row: Row) -> dict[str, Any]:
+    """Return the columns of a row; metadata that was not changed is written as it was."""
+    text = row.columns.get("metadata")
+    if text is None or _decode_metadata(text) != row.metadata:
+        text = _encode_metadata(row.metadata)
+    return {
+        "base_objects": None,
+        **row.columns,
+        "object_id": row.object_id,
+        "object_type": row.object_type,
+        "location": row.location,
+        "metadata": text,
+    }
+
+
+def _decode_metadata(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        metadata = json.loads(text)
+    except (ValueError, RecursionError):
+        metadata = None
+    return metadata if isinstance(metadata, dict) else {_TEXT: text}
+
+
+def _encode_metadata(metadata: Mapping[str, Any]) -> str | None:
+    if not metadata:
+        return None  # as native writes it
+    if metadata.keys() == {_TEXT} and isinstance(metadata[_TEXT], str):
+        return str(metadata[_TEXT])
+    text = json.dumps(dict(metadata), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can hold
+        return json.dumps(dict(metadata))
+    return text
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def preferred(rows: Sequence[Row]) -> Row:
+    """Return the row that counts if several have one id: one that is not ours, as far as that shows.
+
+    Among equals their content decides, which no rewrite of the table's files changes. Relance never
+    leaves two by itself: a client died before it withdrew the one that came second.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    return min(rows, key=lambda row: (row.has_our_keys, repr(sorted(encode_row(row).items()))))
+
+
+def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the properties a user sets.
+
+    Raises:
+        InvalidInputError: a key is one of ours.
+    """
+    for key in properties or {}:
+        if key.startswith(_OURS):
+            raise InvalidInputError(
+                f"property {key!r} cannot be set: keys that start with {_OURS!r} are reserved for the catalog"
+            )
+    return dict(properties or {})

@@ -1,0 +1,514 @@
+"""The manifest as a Lance table: opening its latest version, and committing to it.
+
+A commit removes and adds rows in one Lance transaction that rewrites the head: the small data file
+that holds the head row. Two commits that read the same version both rewrite it, and Lance lets only
+one of them through, whatever rows they are about. So what was read is still true when it is
+committed. design/0004 tells what else was tried.
+
+That holds among clients that do the same, and beside native ones, which overwrite the whole table. But an
+append, a merge_insert or a change of the configuration by any other client does not touch the head, and
+Lance puts our commit after it. The number of the version shows that. Then what the change relies on is
+looked at again, and if it no longer holds the change is withdrawn by a second commit.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance.dataset import LanceOperation, Transaction
+from lance.fragment import FragmentMetadata, write_fragments
+
+from relance.catalog.layout import NamingScheme, manifest_key
+from relance.catalog.manifest.cache import (
+    SMALL_ROWS,
+    SMALL_ROWS_AFAR,
+    FileCache,
+    Located,
+    data_key,
+)
+from relance.catalog.manifest.row import HEAD_ID, ObjectType, Row, encode_row, preferred
+from relance.catalog.manifest.schema import MANIFEST_DIRECTORY, SCHEMA, check_flags, check_schema
+from relance.catalog.manifest.snapshot import LanceSnapshot, RevertedSnapshot, in_reader, manifest_errors
+from relance.catalog.manifest.store import (
+    Change,
+    ManifestConflictError,
+    Snapshot,
+    require_undisturbed,
+)
+from relance.catalog.states import new_nonce
+from relance.clock import since_boot
+from relance.config import StorageOptions
+from relance.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    KeyNotFoundError,
+    OutcomeUnknownError,
+    RelanceError,
+    ServiceUnavailableError,
+    TableNotFoundError,
+)
+from relance.lance_io import lance_errors, open_at, transaction_at
+from relance.locations import VERSIONS_DIRECTORY
+from relance.storage.protocol import ObjectStorage
+
+HEAD_ROWS = 256
+"""The head is begun anew once it holds this many rows; until then each commit writes all of them."""
+
+RECENT_SECONDS = 10.0
+"""For so long what is only shown, and decides nothing, need not be read again."""
+
+READ_FOR_SECONDS = 15.0
+"""What was read longer ago is not committed on. Lance compares a commit with the versions that came since
+it was read, as far as they are still there: a commit that comes after upkeep removed some of them would
+go through and leave rows twice, or be written below the latest version and be lost."""
+COMMIT_TIMEOUT = timedelta(minutes=1)
+"""How long a commit may take. Upkeep leaves versions alone for far longer than both together."""
+
+_KNOWN_FOR_SECONDS = 10.0
+"""Far less than the time upkeep leaves old versions alone."""
+_OPENINGS = 5
+"""How often the latest version is looked for when it is removed under our hands."""
+_WITHDRAWALS = 100
+"""How often a withdrawal is tried while other commits are faster."""
+
+_LOOKED_FIRST = re.compile("preempted by|incompatible with", re.IGNORECASE)
+"""What Lance says when a version that is there already refuses a commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A version that was the latest not long ago."""
+
+    dataset: lance.LanceDataset
+    until: float
+    seen_until: float
+    """By then it is made sure again that the version is still there: someone may replace the whole table."""
+
+
+class ManifestTable:
+    """The table's place, and the version of it that was last seen. Threads may share it.
+
+    Opens the latest version without listing them all. Versions have no gaps: if one was the latest and
+    the next is not there, it still is. That holds for as long as no upkeep can have removed the next one,
+    so what was known longer ago is not used. To look for one key is far cheaper than to list: there are as
+    many versions as were committed in half an hour.
+    """
+
+    def __init__(self, storage: ObjectStorage, uri: str, options: StorageOptions) -> None:
+        self.uri = uri
+        self.options = options
+        self._storage = storage
+        self._session = lance.Session()
+        self._known: _Known | None = None
+
+    @property
+    def cheap_lookups(self) -> bool:
+        return self._storage.cheap_lookups
+
+    def open(self) -> lance.LanceDataset | None:
+        """Return the latest version, or None when there is no table."""
+        known, asked = self._known, since_boot()
+        if known is not None and asked < known.until:
+            stepped = self._step_on(known, asked)
+            if stepped is not None:
+                self._known = stepped
+                return stepped.dataset
+        dataset = self.open_apart()
+        if dataset is not None:
+            self.note(dataset, asked)
+        return dataset
+
+    def open_apart(self) -> lance.LanceDataset | None:
+        """Return the latest version as an object that nobody shares: some calls change it in place.
+
+        Raises:
+            ConcurrentModificationError: each version was removed before it could be read.
+        """
+        for _ in range(_OPENINGS):
+            try:
+                return open_at(self.uri, self.options, MANIFEST_DIRECTORY, session=self._session)
+            except TableNotFoundError:
+                # Listed as the latest, and removed by upkeep since? An empty catalog would be a wrong answer.
+                if not self._storage.which_exist([f"{MANIFEST_DIRECTORY}/{VERSIONS_DIRECTORY}/"]):
+                    return None
+        raise ConcurrentModificationError("too many concurrent changes to the manifest; retry")
+
+    def has_versions_before(self, moment: datetime) -> bool:
+        """Tell whether a version is older than this, in one listing."""
+        level = self._storage.list_level(f"{MANIFEST_DIRECTORY}/{VERSIONS_DIRECTORY}")
+        return any(file.modified is not None and file.modified < moment for file in level.files)
+
+    def note(self, dataset: lance.LanceDataset, asked: float) -> None:
+        """Remember a version that was the latest at some time after `asked`."""
+        self._known = _Known(dataset, asked + _KNOWN_FOR_SECONDS, asked + _KNOWN_FOR_SECONDS)
+
+    def _step_on(self, known: _Known, asked: float) -> _Known | None:
+        """Return the latest version, starting from one that was; None when that has to be listed."""
+        until = asked + _KNOWN_FOR_SECONDS
+        version = int(known.dataset.version)
+        if not self._is_there(version + 1):
+            if asked < known.seen_until and not self.cheap_lookups:
+                return _Known(known.dataset, until, known.seen_until)
+            return _Known(known.dataset, until, until) if self._is_there(version) else None
+        latest = self._latest_after(version + 1)
+        with lance_errors("the catalog's manifest", self.options):
+            try:
+                return _Known(known.dataset.checkout_version(latest), until, until)
+            except (OSError, ValueError) as cause:
+                if "not found" in str(cause).lower():
+                    return None
+                raise
+
+    def _latest_after(self, version: int) -> int:
+        """Return the last version of an unbroken row of them that begins at `version`, which is there."""
+        step = 1
+        while self._is_there(version + step):
+            version, step = version + step, step * 2
+        while step > 1:
+            step //= 2
+            if self._is_there(version + step):
+                version += step
+        return version
+
+    def _is_there(self, version: int) -> bool:
+        try:
+            self._storage.head(manifest_key(MANIFEST_DIRECTORY, None, version, NamingScheme.V2))
+        except KeyNotFoundError:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Landed:
+    """A commit of ours that is in the table."""
+
+    dataset: lance.LanceDataset
+    """The latest version then."""
+    version: int
+    """The one that the commit made."""
+    written: Sequence[FragmentMetadata] = ()
+
+
+@dataclass(slots=True)
+class LanceManifest:
+    """The `__manifest` table of one root."""
+
+    table: ManifestTable
+    on_commit: Callable[[LanceManifest, lance.LanceDataset], None] | None = None
+    """Told of each commit with the new version, to keep the table in shape off the request's path."""
+    _files: FileCache = field(init=False)
+    _last: LanceSnapshot | None = None
+
+    def __post_init__(self) -> None:
+        self._files = FileCache(SMALL_ROWS if self.table.cheap_lookups else SMALL_ROWS_AFAR)
+
+    @property
+    def options(self) -> StorageOptions:
+        return self.table.options
+
+    def latest(self) -> LanceSnapshot:
+        asked = since_boot()
+        dataset, last = self.open(), self._last
+        if last is None or last.dataset is not dataset:  # else with all that was looked up in it
+            if dataset is not None:
+                check_schema(dataset.schema)
+                check_flags(dataset.metadata, writing=False)
+            last = self._last = LanceSnapshot(dataset, self._files, self.options, self._is_superseded)
+        last.seen_at = asked
+        return last
+
+    def recent(self) -> LanceSnapshot:
+        last = self._last
+        if last is not None and since_boot() < last.seen_at + RECENT_SECONDS:
+            return last
+        return self.latest()
+
+    def _is_superseded(self, version: int) -> bool:
+        dataset = self.table.open_apart()
+        return dataset is not None and int(dataset.version) > version
+
+    def open(self) -> lance.LanceDataset | None:
+        """Return the table's latest version, or None when there is none."""
+        return self.table.open()
+
+    def commit(self, read: Snapshot, change: Change) -> None:
+        assert isinstance(read, LanceSnapshot)  # ours, from latest()
+        check_flags(read.metadata, writing=True)
+        if since_boot() > read.seen_at + READ_FOR_SECONDS:
+            raise ManifestConflictError("the snapshot of the manifest is too old")
+        asked, self._last = since_boot(), None
+        if read.dataset is None:
+            landed = in_reader(lambda: self._create(change))
+        else:
+            landed = in_reader(lambda: self._update(read, change))
+        # What this client wrote it reads at once, also from `recent`.
+        self._last = LanceSnapshot(landed.dataset, self._files, self.options, self._is_superseded)
+        self._last.seen_at = asked
+        if self.on_commit is not None:
+            self.on_commit(self, landed.dataset)
+
+    def remove_duplicates(self, object_id: str) -> None:
+        read = self.latest()
+        rows = read.find([HEAD_ID, object_id])
+        heads = [located for located in rows if located.row.object_id == HEAD_ID]
+        same = [located for located in rows if located.row.object_id == object_id]
+        if len(same) > 1 and heads:
+            visible = preferred([located.row for located in same])
+            others = [located for located in same if located.row is not visible]
+            in_reader(lambda: self._rewrite(read, [*heads, *others], ()))
+
+    def back_off(self, attempt: int) -> None:
+        time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))
+
+    def set_metadata(self, values: Mapping[str, str]) -> None:
+        dataset = self.table.open_apart()
+        if dataset is None:
+            in_reader(lambda: self._create(Change()))
+            dataset = self.table.open_apart()
+        assert dataset is not None  # just created, or by somebody else
+        check_schema(dataset.schema)
+        check_flags(dataset.metadata, writing=True)
+        with manifest_errors(self.options):
+            dataset.update_metadata(dict(values))
+
+    def _create(self, change: Change) -> _Landed:
+        rows = pa.Table.from_pylist([_head_row(), *map(encode_row, change.added)], schema=SCHEMA)
+        try:
+            with manifest_errors(self.options):
+                fragments = write_fragments(
+                    rows, self.table.uri, mode="create", storage_options=self._lance_options
+                )
+        except InternalError as failure:
+            if self.open() is None:
+                raise
+            raise ManifestConflictError("the manifest was created by another client") from failure
+        operation = LanceOperation.Overwrite(SCHEMA, fragments)
+        # As the first version: if two clients create the manifest at once, one of them does.
+        return self._commit(self.table.uri, Transaction(0, operation, uuid=new_nonce()))
+
+    def _update(self, read: LanceSnapshot, change: Change) -> _Landed:
+        rows = read.find({HEAD_ID, *change.removed, *(row.object_id for row in change.added)})
+        heads = [located for located in rows if located.row.object_id == HEAD_ID]
+        if not heads:
+            # Another client made this manifest: give it a head, and look again.
+            self._add_head()
+            raise ManifestConflictError("the manifest's head row was created by another client")
+        removed = _intended(rows, change)
+        landed = self._rewrite(read, [*heads, *removed], change.added)
+        if landed.version != read.version + 1:
+            left = Counter(located.row.object_id for located in rows if located not in removed)
+            self._check(read, landed, change, [located.row for located in removed], left)
+        return landed
+
+    def _rewrite(self, read: LanceSnapshot, gone: Sequence[Located], added: Sequence[Row]) -> _Landed:
+        """Commit the removal of rows, a head row among them, and the addition of others."""
+        dataset = read.dataset
+        assert dataset is not None  # it has rows
+        by_fragment: dict[int, list[int]] = {}
+        for located in gone:
+            by_fragment.setdefault(located.fragment, []).append(located.offset)
+        head = next(located.fragment for located in gone if located.row.object_id == HEAD_ID)
+        rows = pa.Table.from_pylist([_head_row(), *map(encode_row, added)], schema=dataset.schema)
+        removed: list[int] = []
+        old = read.small_file(head)
+        if old is not None and len(old.rows) <= HEAD_ROWS:
+            kept = old.rows_without(by_fragment.pop(head))
+            rows = pa.concat_tables([rows, kept.cast(dataset.schema)]).combine_chunks()
+            removed.append(head)
+        with manifest_errors(self.options):
+            # Writing borrows the object from Lance's side, and other threads read from the shared one.
+            own = dataset.checkout_version(read.version)
+            written = write_fragments(rows, own, mode="append")
+            operation = _build(own, removed, by_fragment, written)
+        landed = self._commit(own, Transaction(read.version, operation, uuid=new_nonce()))
+        self._files.note(written, rows)
+        for left in operation.updated_fragments:
+            file = read.small_file(left.id)
+            if file is not None:
+                self._files.note_deleted(file, left, by_fragment[left.id])
+        return _Landed(landed.dataset, landed.version, written)
+
+    def _check(
+        self,
+        read: LanceSnapshot,
+        landed: _Landed,
+        change: Change,
+        removed: Sequence[Row],
+        left: Mapping[str, int],
+    ) -> None:
+        """Check a change that came after another client's commit, and withdraw it if it must not stay.
+
+        `left` counts the rows that kept an id of the change although it removed one with that id.
+
+        Raises:
+            ManifestConflictError: it was withdrawn.
+            OutcomeUnknownError: it should be, and that failed.
+        """
+        try:
+            with manifest_errors(self.options):
+                dataset = landed.dataset.checkout_version(landed.version)
+            snapshot = LanceSnapshot(dataset, self._files, self.options, self._is_superseded)
+            written = {data_key(meta) for meta in landed.written}
+            fragments = {
+                fragment.fragment_id
+                for fragment in dataset.get_fragments()
+                if data_key(fragment.metadata) in written
+            }
+            rows = snapshot.find(row.object_id for row in change.added)
+            ours = [located for located in rows if located.fragment in fragments]
+            others = Counter(located.row.object_id for located in rows if located not in ours)
+            require_undisturbed(
+                RevertedSnapshot(snapshot, ours, removed), read.metadata, change, others, left
+            )
+        except RelanceError as failure:
+            try:
+                withdrawn = self._withdraw(change, removed, left)
+            except RelanceError as cause:
+                raise OutcomeUnknownError(
+                    f"{failure.detail}, and the change could not be withdrawn: {cause.detail}; run scrub()"
+                ) from cause
+            if withdrawn:
+                raise ManifestConflictError(failure.detail) from failure
+
+    def _withdraw(self, change: Change, removed: Sequence[Row], left: Mapping[str, int]) -> bool:
+        """Undo a change; tell whether that was possible, for others may have built on it already."""
+        for attempt in range(_WITHDRAWALS):
+            try:
+                read = self.latest()
+                rows = read.find({HEAD_ID, *(row.object_id for row in (*change.added, *removed))})
+                heads = [located for located in rows if located.row.object_id == HEAD_ID]
+                ours = [_exact(rows, row) for row in change.added]
+                exact = [located for located in ours if located is not None]
+                others = Counter(located.row.object_id for located in rows if located not in exact)
+                taken = any(others[row.object_id] > left.get(row.object_id, 0) for row in removed)
+                if not heads or len(exact) < len(ours) or taken:
+                    return False
+                self._rewrite(read, [*heads, *exact], removed)
+            except ManifestConflictError:
+                self.back_off(attempt)
+            else:
+                return True
+        raise ConcurrentModificationError("too many concurrent changes to the manifest")
+
+    def _commit(self, target: str | lance.LanceDataset, transaction: Transaction) -> _Landed:
+        try:
+            with manifest_errors(self.options):
+                asked = since_boot()
+                committed = lance.LanceDataset.commit(
+                    target,
+                    transaction,
+                    max_retries=0,
+                    storage_options=self._lance_options,
+                    commit_timeout=COMMIT_TIMEOUT,
+                )
+        except (ConcurrentModificationError, ServiceUnavailableError, InternalError) as failure:
+            return self._resolve_outcome(transaction, failure)
+        self.table.note(committed, asked)
+        return _Landed(committed, int(committed.version))
+
+    def _resolve_outcome(self, transaction: Transaction, failure: RelanceError) -> _Landed:
+        """Find out whether a commit that failed has landed all the same: its answer may have been lost.
+
+        Raises:
+            ManifestConflictError: it has not, and another commit has.
+            OutcomeUnknownError: nobody can tell.
+        """
+        if _LOOKED_FIRST.search(failure.detail):
+            raise ManifestConflictError(failure.detail) from failure  # nothing was written
+        dataset = self.table.open_apart()  # to read a transaction borrows the object, too
+        latest = 0 if dataset is None else int(dataset.version)
+        for version in range(latest, transaction.read_version, -1):
+            assert dataset is not None  # it has versions
+            try:
+                with manifest_errors(self.options):
+                    other = transaction_at(dataset, version)
+            except InternalError as cause:
+                # Most likely removed by upkeep: then it cannot be told any more whose it was.
+                raise OutcomeUnknownError(cause.detail) from failure
+            if other is not None and other.uuid == transaction.uuid:
+                return _Landed(dataset, version)
+        if isinstance(failure, ServiceUnavailableError):
+            raise OutcomeUnknownError(failure.detail) from failure
+        if latest > transaction.read_version:
+            raise ManifestConflictError(failure.detail) from failure
+        raise failure
+
+    def _add_head(self) -> None:
+        """Add the head row; Lance's own check of the primary key lets only one client do so."""
+        dataset = self.table.open_apart()
+        assert dataset is not None  # rows were just read from it
+        row = pa.Table.from_pylist([_head_row()], schema=dataset.schema)
+        with manifest_errors(self.options):
+            # Through the index Lance 14 was seen to write duplicates: never use it here.
+            dataset.merge_insert("object_id").when_not_matched_insert_all().use_index(False).execute(row)
+
+    @property
+    def _lance_options(self) -> dict[str, str] | None:
+        return dict(self.options) or None
+
+
+def _head_row() -> dict[str, Any]:
+    return encode_row(Row(HEAD_ID, ObjectType.NAMESPACE))
+
+
+def _intended(rows: Iterable[Located], change: Change) -> list[Located]:
+    """Return the rows that the change removes: of several with one id, the one that readers see.
+
+    Raises:
+        InternalError: what is added would replace a row that the change does not remove.
+    """
+    by_id: dict[str, list[Located]] = {}
+    for located in rows:
+        if located.row.object_id != HEAD_ID:
+            by_id.setdefault(located.row.object_id, []).append(located)
+    for row in change.added:
+        if row.object_id in by_id and row.object_id not in change.removed:
+            raise InternalError(f"the manifest already contains '{row.object_id}'")
+    intended = []
+    for same in by_id.values():
+        visible = preferred([located.row for located in same])
+        intended.append(next(located for located in same if located.row is visible))
+    return intended
+
+
+def _exact(rows: Iterable[Located], row: Row) -> Located | None:
+    """Return the row of the table that is exactly the one that was written."""
+    columns = encode_row(row)
+    return next(
+        (
+            located
+            for located in rows
+            if all(located.row.columns.get(name) == value for name, value in columns.items())
+        ),
+        None,
+    )
+
+
+def _build(
+    dataset: lance.LanceDataset,
+    removed: Sequence[int],
+    by_fragment: Mapping[int, Sequence[int]],
+    written: Sequence[FragmentMetadata],
+) -> LanceOperation.Update:
+    """Return the transaction that deletes rows where they are and adds the new head."""
+    gone, updated = list(removed), []
+    for number, offsets in by_fragment.items():
+        holder = dataset.get_fragment(number)
+        assert holder is not None  # it just had rows
+        left = holder.delete_rows(list(offsets))
+        if left is None:
+            gone.append(number)
+        else:
+            updated.append(left)
+    return LanceOperation.Update(
+        removed_fragment_ids=gone, updated_fragments=updated, new_fragments=list(written)
+    )

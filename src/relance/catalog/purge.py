@@ -1,0 +1,1285 @@
+"""Delete the files of dropped tables: one, those named, or all whose retention period ended.
+
+Many small tables go together: the claims are taken by one call, the files of all deleted by two, and one
+commit of the manifest syncs all rows. A disk takes whole directories away instead. Each table has its own
+claim and its own result. Only what was listed before the claim and is not younger than the newest version
+then is deleted, so that what another client writes in the meantime stays.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+
+from relance.catalog.arbiter import (
+    ATTEMPTS,
+    Claim,
+    HomeState,
+    SwapLostError,
+    begin_lease,
+    busy,
+    control_of,
+    delete_marks,
+    end_create,
+    end_row_create,
+    is_dead,
+    move_row,
+    settle,
+    swap_file,
+    swap_files,
+    swap_row,
+    sync_many,
+    tidy,
+    version_rows,
+)
+from relance.catalog.context import Context
+from relance.catalog.layout import (
+    Bodies,
+    ManifestFile,
+    NameSnapshot,
+    inspect_name,
+    list_manifests,
+    list_root,
+    read_control,
+)
+from relance.catalog.manifest.row import ObjectType, Row
+from relance.catalog.manifest.store import Change, Snapshot
+from relance.catalog.register import check_directory
+from relance.catalog.rename import decide
+from relance.catalog.resolve import (
+    Generation,
+    NameState,
+    all_generations,
+    fence_is_up,
+    generation_at_home,
+    generation_of_row,
+    is_expired,
+    not_found,
+    require_directory,
+    state_of_name,
+)
+from relance.catalog.states import (
+    MARGIN,
+    Control,
+    Marked,
+    Situation,
+    State,
+    cleared,
+    control_text,
+    from_seconds,
+    is_strict,
+    new_nonce,
+    purged,
+    purging,
+    seconds,
+    state_of,
+)
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    KeyNotFoundError,
+    PermissionDeniedError,
+    RelanceError,
+    TableNotFoundError,
+)
+from relance.identifiers import TableId, why_unusable
+from relance.locations import TABLE_SUFFIX, VERSION_HINT, VERSIONS_DIRECTORY
+from relance.storage.at_once import map_at_once
+from relance.storage.probe import require_replace
+from relance.storage.protocol import Deleted, ObjectInfo, ObjectStorage, TrashClaim, Version
+
+UNIQUE_NAMES = frozenset({"data", "_deletions", "_indices", "_transactions"})
+"""Directories of a table whose files are never named twice; a manifest's name comes again."""
+
+LARGEST_BATCH = 4000
+"""Files per look at the lease."""
+
+REMEMBERED = 500
+"""A table of so many files is listed once and purged together with others; one of more by itself."""
+
+MOST_TABLES = 1024
+"""Tables that are claimed together; if the process dies, so many wait for their leases to end."""
+
+_REPORTED = 100
+"""How many of the files that are left are named."""
+
+_ROUNDS = 5
+"""How often the directory is listed again before what is left is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeProgress:
+    """Progress of a purge, passed to the progress callback after each batch."""
+
+    id: tuple[str, ...]
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeOptions:
+    """Options of a purge."""
+
+    force: bool = False
+    """Purge even if the retention period has not ended."""
+    rate_limit: float | None = None
+    """Maximum number of files per second."""
+    progress: Callable[[PurgeProgress], None] | None = None
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeResult:
+    """The result of purging one table."""
+
+    id: tuple[str, ...]
+    files: int = 0
+    bytes: int = 0
+    left: tuple[str, ...] = ()
+    """Keys that remain after the purge."""
+    error: RelanceError | None = None
+    dry_run: bool = False
+
+    @property
+    def purged(self) -> bool:
+        return self.error is None and not self.dry_run
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a look into the directory of a table showed."""
+
+    files: tuple[ObjectInfo, ...] | None
+    """All of them; None when they are too many to be remembered."""
+    count: int
+    """How many there are, or that many were seen before the look was given up."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(info.size for info in self.files or ())
+
+
+def look_inside(storage: ObjectStorage, directory: str, *, count_to: int = REMEMBERED) -> Inside:
+    """List the files of a table, until there are more than `count_to` and more than can be remembered."""
+    files: list[ObjectInfo] = []
+    count = 0
+    for info in storage.list_recursive(directory):
+        count += 1
+        if count <= REMEMBERED:
+            files.append(info)
+        elif count > count_to:
+            break
+    return Inside(tuple(files) if count <= REMEMBERED else None, count)
+
+
+def is_never_named_twice(directory: str, key: str) -> bool:
+    """Tell whether a file of a table has a name that no later table can have."""
+    return key[len(directory) + 1 :].partition("/")[0] in UNIQUE_NAMES
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts, reports and slows down."""
+
+    id: tuple[str, ...]
+    options: PurgeOptions
+    files: int = 0
+    bytes: int = 0
+
+    @property
+    def largest_batch(self) -> int:
+        """Files until the next look at the lease; at most a second's worth when there is a rate."""
+        rate = self.options.rate_limit
+        return LARGEST_BATCH if rate is None else max(1, min(LARGEST_BATCH, int(rate)))
+
+    def add(self, deleted: Deleted) -> None:
+        self.files += deleted.files
+        self.bytes += deleted.bytes
+        if self.options.progress is not None:
+            self.options.progress(PurgeProgress(self.id, self.files, self.bytes))
+        if self.options.rate_limit:
+            self.options.sleep(deleted.files / self.options.rate_limit)
+
+    def result(self, *, left: tuple[str, ...] = (), error: RelanceError | None = None) -> PurgeResult:
+        return PurgeResult(self.id, self.files, self.bytes, left, error)
+
+
+# What may be purged.
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A dropped table that may be purged: its arbiter as it was read, and what was listed after that."""
+
+    generation: Generation
+    inside: Inside
+    upto: int | None
+    """When the newest version was written, in seconds: nothing younger is deleted."""
+    keeps_files: bool = False
+    """Another table shares the directory, so only the row goes."""
+
+    @property
+    def table_id(self) -> TableId:
+        return self.generation.table_id
+
+    @property
+    def home(self) -> NameSnapshot:
+        assert self.generation.home is not None  # of a table in its home directory
+        return self.generation.home
+
+    @property
+    def marked(self) -> Marked:
+        assert self.home.marked is not None  # the look adopted what was not ours
+        return self.home.marked
+
+
+def make_ready(
+    context: Context,
+    generation: Generation,
+    *,
+    force: bool,
+    snapshot: Snapshot | None = None,
+    count_to: int = REMEMBERED,
+) -> Ready:
+    """Look whether a dropped table may be purged now, and what it holds.
+
+    `snapshot` is the manifest as it was before this look.
+
+    Raises:
+        InvalidTableStateError: it is live, or its retention period did not end.
+        TableNotFoundError: there is nothing to purge.
+        ConcurrentModificationError: another client holds it.
+        UnsupportedOperationError: the store does not honour conditions.
+    """
+    if generation.row is not None:
+        return _row_ready(context, generation, force=force, count_to=count_to)
+    require_replace(context.storage, to_do="purging")
+    name = generation.table_id.name
+    snapshot = context.latest(writing=True) if snapshot is None else snapshot
+    home = generation.home
+    if home is not None and home.has_versions and home.newest is None:
+        home = None  # the look that found it did not ask for the latest version
+    for _ in range(ATTEMPTS):
+        if home is None:
+            home = inspect_name(context, name, bodies=Bodies.ALL, versions=True)
+        if _settle(context, home):
+            return _home_ready(context, home, snapshot, force=force, count_to=count_to)
+        home = None
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
+
+
+def _settle(context: Context, home: NameSnapshot) -> bool:
+    """Settle what another client left of a dropped table, a rename too; False means: look again."""
+    marked = home.marked
+    if marked is not None and marked.state is State.DELETED and marked.control.to:
+        with suppress(SwapLostError):
+            decide(context, home.name, marked)
+        return False
+    return settle(context, home)
+
+
+def _home_ready(
+    context: Context, home: NameSnapshot, snapshot: Snapshot | None, *, force: bool, count_to: int
+) -> Ready:
+    table_id, marked = TableId((), home.name), home.marked
+    if home.situation is Situation.VISIBLE:
+        if home.marker is not None and state_of(marked) is not State.WRITING:
+            tidy(context, home)
+        if home.holds_table:
+            raise _not_dropped(table_id, home)
+        raise not_found(context, NameState(table_id, snapshot, None, home, ()))
+    generation = generation_at_home(context, home)
+    if generation is None or marked is None:
+        if marked is None or marked.state is not State.PURGING:
+            raise not_found(context, NameState(table_id, snapshot, None, home, ()))
+        generation = Generation(table_id, marked.control, None, home=home)
+    written = home.newest.info.modified if home.newest is not None else None
+    if marked.state is State.PURGING:
+        if not is_dead(context, marked.control, marked.modified):
+            raise busy(context, home.name, marked)
+    else:
+        if not force and not is_expired(context, generation, written):
+            raise too_early(context, generation, written)
+        if fence_is_up(context, marked.control):
+            until = from_seconds(marked.control.fence or 0).isoformat(timespec="seconds")
+            raise ConcurrentModificationError(
+                f"table id '{table_id}' is dropped, but a write that started before the drop may still be in "
+                f"progress: purge it after {until}"
+            )
+        _refuse_shared(context, snapshot, home.directory, table_id)
+    inside = look_inside(context.storage, home.directory, count_to=count_to)
+    return Ready(generation, inside, _upto(context, marked, home.directory, written, inside))
+
+
+def _upto(
+    context: Context, marked: Marked, directory: str, written: datetime | None, inside: Inside
+) -> int | None:
+    if marked.state is State.PURGING:
+        return marked.control.upto
+    if written is not None:
+        return seconds(max(written, _hint_written(context, directory, inside) or written))
+    times = [
+        context.clock.at_store(info.modified) for info in inside.files or () if info.modified is not None
+    ]
+    return seconds(max(times)) if times else seconds(context.store_now())
+
+
+def _hint_written(context: Context, directory: str, inside: Inside) -> datetime | None:
+    """Return when Lance noted the newest version in its hint, which it does right after writing that."""
+    key = f"{directory}/{VERSIONS_DIRECTORY}/{VERSION_HINT}"
+    if inside.files is not None:
+        modified = next((info.modified for info in inside.files if info.key == key), None)
+    else:
+        try:
+            modified = context.storage.head(key).modified
+        except KeyNotFoundError:
+            return None
+    return None if modified is None else context.clock.at_store(modified)
+
+
+def too_early(context: Context, generation: Generation, written: datetime | None) -> InvalidTableStateError:
+    """Return the error for a table whose retention period did not end."""
+    status = generation.status(context)
+    when = status.purge_after.strftime("%Y-%m-%d %H:%M:%S UTC") if status.purge_after else "never"
+    because = ""
+    if written is not None and generation.dropped_at is not None and written > generation.dropped_at:
+        when = (written + generation.ttl(context)).strftime("%Y-%m-%d %H:%M:%S UTC")
+        because = " (another client wrote to it after the drop, which restarts the period)"
+    return InvalidTableStateError(
+        f"table id '{generation.table_id}' can be undropped until {when}{because}: purge it after that, "
+        "or pass force=True to purge it now"
+    )
+
+
+def _refuse_shared(context: Context, snapshot: Snapshot | None, directory: str, table_id: TableId) -> None:
+    """Check that no row leads to a directory, above it or below it.
+
+    Raises:
+        InvalidTableStateError: one does.
+    """
+    if snapshot is None:
+        return
+    for row in snapshot.sharing([directory]):
+        if row.is_home and row.original_id == table_id.name:
+            continue
+        first = ": purge that one first" if row.is_dropped else ""
+        raise InvalidTableStateError(
+            f"nothing was purged: the files of table id '{table_id}' at '{directory}' also belong to "
+            f"'{row.original_id}' (location '{row.location}'){first}"
+        )
+
+
+def _row_ready(context: Context, generation: Generation, *, force: bool, count_to: int) -> Ready:
+    row = generation.row
+    assert row is not None  # the caller looked
+    control = generation.control
+    if control.state is State.REVIVING:
+        end_row_create(context, row)
+        raise ConcurrentModificationError(f"table id '{generation.table_id}' was being created; retry")
+    if control.state is State.PURGING:
+        claimed = from_seconds(control.since) if control.since is not None else None
+        if not is_dead(context, control, claimed):
+            raise busy(context, str(generation.table_id), Marked(control, _NO_VERSION, claimed))
+    if row.object_type != ObjectType.TABLE:
+        if control.state is not State.PURGING and not force and not is_expired(context, generation):
+            raise too_early(context, generation, None)
+        return Ready(generation, Inside((), 0), None, keeps_files=True)
+    directory = check_directory(require_directory(row))
+    written = _newest_write(context, directory)
+    if control.state is not State.PURGING:
+        if generation.dropped_at is None:
+            generation = _start_period(context, generation)
+        if not force and not is_expired(context, generation, written):
+            raise too_early(context, generation, written)
+    snapshot = context.require_manifest(to_do="purging").latest()
+    if is_shared(context, snapshot, row):
+        return Ready(generation, Inside((), 0), None, keeps_files=True)
+    inside = look_inside(context.storage, directory, count_to=count_to)
+    return Ready(generation, inside, None if written is None else seconds(written))
+
+
+_NO_VERSION = Version("")
+
+
+def _newest_write(context: Context, directory: str) -> datetime | None:
+    files = list_manifests(context.storage, directory, None)
+    times = [file.info.modified for file in files if file.info.modified is not None]
+    return context.clock.at_store(max(times)) if times else None
+
+
+def _start_period(context: Context, generation: Generation) -> Generation:
+    """Start the retention period of a row that has no time of the store: now, when a purge first sees it."""
+    row = generation.row
+    assert row is not None  # a file has a time
+    now = context.store_now()
+    control = replace(generation.control, nonce=new_nonce(), deleted_at=now, by_store_clock=True)
+    changed = row.with_control(control_text(control))
+    swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, changed))
+    return generation_of_row(changed, control)
+
+
+def is_shared(context: Context, snapshot: Snapshot, row: Row) -> bool:
+    """Tell whether another row, or a root table's home directory, uses the directory of a row."""
+    directory = require_directory(row)
+    if any(other.object_id != row.object_id for other in snapshot.sharing([directory])):
+        return True
+    top = directory.split("/")[0]
+    name = top.removesuffix(TABLE_SUFFIX)
+    if top == name or why_unusable(name) is not None or not context.dir_listing:
+        return False
+    home = inspect_name(context, name, bodies=Bodies.ALL)
+    return (home.is_live and not home.deregistered) or home.situation is not Situation.VISIBLE
+
+
+# Deleting.
+
+
+@dataclass(slots=True)
+class _Held:
+    """A table under our claim, as far as its purge has come."""
+
+    ready: Ready
+    claim: Claim
+    done: Progress
+    deleting: bool = False
+    """Something may have been deleted."""
+    result: PurgeResult | None = None
+    """Set once it is over."""
+
+    @property
+    def directory(self) -> str:
+        return self.ready.generation.directory
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether its files are known, and may all be deleted at once."""
+        return self.ready.inside.files is not None and not self.done.options.rate_limit
+
+    def fail(self, error: RelanceError, left: tuple[str, ...] = ()) -> None:
+        self.result = self.done.result(left=left, error=error)
+
+    @property
+    def ended(self) -> PurgeResult:
+        assert self.result is not None  # it was taken to its end
+        return self.result
+
+    def still_ours(self) -> bool:
+        """Look at the lease, and renew it in time; a table whose claim is lost fails."""
+        try:
+            self.claim.ensure()
+        except RelanceError as error:
+            self.fail(error)
+        return self.result is None
+
+    def is_doomed(self, context: Context, info: ObjectInfo) -> bool:
+        """Tell whether a file may be deleted: it is not younger than the newest version at the claim."""
+        upto = self.claim.control.upto if self.claim.marked is not None else None
+        if upto is None:
+            return True
+        return info.modified is not None and seconds(context.clock.at_store(info.modified)) <= upto
+
+
+def purge_ready(context: Context, ready: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
+    """Claim tables and delete their files; failures are part of the results, which are in their order."""
+    results: dict[int, PurgeResult] = {}
+    at_home = [number for number, table in enumerate(ready) if table.generation.row is None]
+    by_row = [number for number, table in enumerate(ready) if table.generation.row is not None]
+    purged_rows = map_at_once(
+        context.storage, lambda number: _purge_row(context, ready[number], options), by_row
+    )
+    results.update(zip(by_row, purged_rows, strict=True))
+    for numbers in _groups(ready, at_home, options):
+        group = _purge_group(context, [ready[number] for number in numbers], options)
+        results.update(zip(numbers, group, strict=True))
+    return [results[number] for number in range(len(ready))]
+
+
+def _groups(ready: Sequence[Ready], numbers: Sequence[int], options: PurgeOptions) -> Iterator[list[int]]:
+    """Yield the numbers of tables to purge together; one of many files, or with a rate, goes alone."""
+    group: list[int] = []
+    files = 0
+    for number in numbers:
+        inside = ready[number].inside
+        if inside.files is None or options.rate_limit is not None:
+            yield [number]
+            continue
+        if len(group) == MOST_TABLES or files + inside.count > LARGEST_BATCH:
+            yield group
+            group, files = [], 0
+        group.append(number)
+        files += inside.count
+    if group:
+        yield group
+
+
+def _purge_group(context: Context, group: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
+    snapshot = context.latest()
+    lease = begin_lease(context)  # it counts from before the request, whose response may come late
+    swaps = [
+        (table.table_id.name, purging(table.marked, context.timing, upto=table.upto), table.marked)
+        for table in group
+    ]
+    outcomes = swap_files(context, swaps)
+    begun: list[_Held | PurgeResult] = []
+    for table, outcome in zip(group, outcomes, strict=True):
+        done = Progress(tuple(table.table_id.parts), options)
+        if isinstance(outcome, RelanceError):
+            begun.append(done.result(error=outcome))
+        else:
+            begun.append(_Held(table, Claim(context, table.table_id.name, lease, outcome), done))
+    held = [table for table in begun if isinstance(table, _Held)]
+    try:
+        with context.storage.reserve(len(held)):  # for their tombstones
+            _purge_held(context, held, snapshot)
+    except BaseException:
+        _release(context, held)
+        raise
+    return [table.ended if isinstance(table, _Held) else table for table in begun]
+
+
+def _release(context: Context, tables: Sequence[_Held]) -> None:
+    """Give claims back when a purge is stopped: as they were, or for the next purge to go on at once."""
+    for table in tables:
+        if table.result is not None:
+            continue
+        with suppress(RelanceError):
+            if table.deleting:
+                table.claim.swap(replace(table.claim.control, nonce=new_nonce(), stopped=True))
+            else:
+                table.claim.swap(_given_back(table.claim.control))
+
+
+def _given_back(control: Control) -> Control:
+    """Return what a purge's claim was taken from, as a new body."""
+    assert control.before is not None  # a claim says what it was taken from
+    return replace(control.before, nonce=new_nonce(), after=None, fence=None)
+
+
+def _purge_held(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -> None:
+    """Take tables to their end; what became of each is in its result."""
+    map_at_once(context.storage, lambda table: _look_again(context, table), _going_on(tables))
+    listed = [table for table in _going_on(tables) if table.is_listed]
+    _take_away(context, listed)
+    _delete_listed(context, _going_on(listed))
+    _end(context, tables, snapshot)
+
+
+def _look_again(context: Context, table: _Held) -> None:
+    """Look at the name under the claim, and give it back to what another client did before the claim."""
+    before = table.ready
+    claim = table.claim
+    try:
+        # The arbiter is not read: while the lease lasts nobody else changes it.
+        home = inspect_name(context, claim.name, versions=True)
+        control, newest, listed = claim.control, home.newest, before.home.newest
+        fresh = before.marked.state is not State.PURGING
+        younger = newest is not None and _is_younger(newest, control.upto)
+        still_there = (newest is not None and not younger) or (fresh and listed is None and home.reserved)
+        if fresh and younger and newest is not None and listed is not None:
+            still_there = newest.version > listed.version
+        if home.marker is None and still_there and not _was_strict(context, control):
+            claim.swap(cleared(undid=control.id))
+            table.fail(
+                InvalidTableStateError(
+                    f"table id '{claim.name}' was undropped by another client; nothing was purged"
+                )
+            )
+        elif fresh and younger and still_there:
+            claim.swap(_given_back(control))
+            table.fail(
+                ConcurrentModificationError(
+                    f"table id '{claim.name}' was written to by another client; nothing was purged"
+                )
+            )
+    except RelanceError as error:
+        table.fail(error)
+
+
+def _is_younger(file: ManifestFile, upto: int | None) -> bool:
+    modified = file.info.modified
+    return upto is not None and modified is not None and seconds(modified) > upto
+
+
+def _was_strict(context: Context, control: Control) -> bool:
+    """Tell whether the drop under a purge's claim was strict, so that a missing marker means nothing."""
+    before = control.before
+    return before is not None and is_strict(Marked(before, _NO_VERSION), context.timing)
+
+
+def _take_away(context: Context, tables: Sequence[_Held]) -> None:
+    """Remove directories that the store can take away whole; others are left as they are."""
+    left = {table.directory: table for table in tables if table.still_ours()}
+    claims = {
+        directory: TrashClaim(
+            json.dumps({"name": table.claim.name, "id": table.claim.control.id, "token": table.claim.token}),
+            None if table.claim.control.upto is None else from_seconds(table.claim.control.upto + 1),
+        )
+        for directory, table in left.items()
+    }
+
+    def still_owned(directory: str) -> bool:
+        table = left[directory]
+        table.deleting = True
+        return table.still_ours() and table.claim.is_held()
+
+    told = context.storage.remove_directories(claims, still_owned=still_owned)
+    while True:
+        try:
+            gone = next(told, None)
+        except RelanceError as error:
+            for table in _going_on(list(left.values())):
+                table.fail(error)
+            return
+        if gone is None:
+            return
+        for directory in gone:
+            table = left.pop(directory)
+            table.done.add(Deleted(table.ready.inside.count, table.ready.inside.bytes))
+            table.ready = replace(table.ready, inside=Inside((), 0))
+
+
+def _delete_listed(context: Context, tables: Sequence[_Held]) -> None:
+    """Delete what was listed of small tables: the newest version first of all, while the leases are fresh."""
+    storage = context.storage
+    for comes_again in (True, False):
+        going = [table for table in _going_on(tables) if table.still_ours()]
+        keys: list[str] = []
+        for table in going:
+            table.deleting = True
+            keys += _doomed(context, table, comes_again=comes_again)
+        try:
+            storage.delete_many(keys)
+        except RelanceError as error:
+            # Deletes of names that come again may still be under way, and must not meet a later table: then
+            # all keep their claims until nothing that was sent can take effect. Other names do no harm, and
+            # a refusal is an answer: the rest is done for each table by itself, and its error told.
+            if comes_again and not isinstance(error, PermissionDeniedError):
+                for table in going:
+                    table.fail(error)
+            return
+    for table in _going_on(tables):
+        infos = [info for info in table.ready.inside.files or () if table.is_doomed(context, info)]
+        table.done.add(Deleted(len(infos), sum(info.size for info in infos)))
+
+
+def _doomed(context: Context, table: _Held, *, comes_again: bool) -> list[str]:
+    versions = f"{table.directory}/{VERSIONS_DIRECTORY}/"
+    keys = [
+        info.key
+        for info in table.ready.inside.files or ()
+        if is_never_named_twice(table.directory, info.key) is not comes_again
+        and table.is_doomed(context, info)
+    ]
+    # In order of their names the newest version comes first.
+    return sorted(keys, key=lambda key: (not key.startswith(versions), key))
+
+
+def _end(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -> None:
+    """Delete what is left of tables, then their markers, and write their tombstones."""
+    storage = context.storage
+    emptied = _empty(storage, [table for table in _going_on(tables) if table.is_listed])
+    for table in _going_on(tables):
+        if table.directory not in emptied:
+            _delete_rest(context, table)
+    ending = [table for table in _going_on(tables) if table.still_ours()]
+    try:
+        delete_marks(context, {table.claim.name: table.claim.lease for table in ending}, also=_signs(ending))
+    except RelanceError as error:
+        for table in ending:
+            table.fail(error)
+    ending = [table for table in _going_on(ending) if table.still_ours()]
+    swaps: list[tuple[str, Control, Marked]] = []
+    for table in ending:
+        assert table.claim.marked is not None  # of a table in its home directory
+        swaps.append((table.claim.name, purged(table.claim.control), table.claim.marked))
+    for table, outcome in zip(ending, swap_files(context, swaps), strict=True):
+        table.result = table.done.result(error=outcome if isinstance(outcome, RelanceError) else None)
+    names = {table.claim.name: HomeState(False, False) for table in ending if table.ended.purged}
+    if names and context.manifest is not None:
+        try:
+            sync_many(context, snapshot, names)
+        except RelanceError as error:
+            for table in ending:
+                if table.ended.purged:
+                    table.result = replace(table.ended, error=error)
+
+
+def _signs(tables: Sequence[_Held]) -> list[str]:
+    return [table.claim.name + suffix for table in tables for suffix in sorted(table.ready.home.signs)]
+
+
+def _empty(storage: ObjectStorage, tables: Sequence[_Held]) -> set[str]:
+    """Return the directories in which nothing is left: what came late is found by looking again."""
+    try:
+        storage.prune(*(table.directory for table in tables))
+        left = storage.which_exist([f"{table.directory}/" for table in tables])
+    except RelanceError:
+        return set()  # each one is looked at by itself, and its error told
+    return {table.directory for table in tables if f"{table.directory}/" not in left}
+
+
+def _delete_rest(context: Context, table: _Held) -> None:
+    try:
+        table.deleting = True
+        left = delete_directory(
+            context,
+            table.directory,
+            before_batch=table.claim.ensure,
+            done=table.done,
+            is_doomed=lambda info: table.is_doomed(context, info),
+        )
+    except RelanceError as error:
+        table.fail(error)
+        return
+    if left:
+        table.fail(_incomplete(table.claim.name, left), left)
+
+
+def _incomplete(name: str, left: Sequence[str]) -> InvalidTableStateError:
+    return InvalidTableStateError(
+        f"purge of table id '{name}' is incomplete: {len(left)} files remain. Run purge again"
+    )
+
+
+def _going_on(tables: Sequence[_Held]) -> list[_Held]:
+    return [table for table in tables if table.result is None]
+
+
+def delete_directory(
+    context: Context,
+    directory: str,
+    *,
+    before_batch: Callable[[], None],
+    done: Progress,
+    is_doomed: Callable[[ObjectInfo], bool] = lambda info: True,
+) -> tuple[str, ...]:
+    """Delete the files of a table that are doomed, and list again until none is there. Returns what is left.
+
+    `before_batch` is called before each batch and stops the rest by raising.
+    """
+    storage = context.storage
+    for _ in range(_ROUNDS):
+        # Manifests first, while the lease is fresh: their names come again in a later table.
+        children = storage.list_level(directory).directories
+        first = [f"{directory}/{child}" for child in children if child not in UNIQUE_NAMES]
+        for prefix in (*first, directory):
+            infos = (info for info in storage.list_recursive(prefix) if is_doomed(info))
+            while batch := list(islice(infos, done.largest_batch)):
+                before_batch()
+                storage.delete_many(info.key for info in batch)
+                done.add(Deleted(len(batch), sum(info.size for info in batch)))
+        if not any(is_doomed(info) for info in storage.list_recursive(directory)):
+            storage.prune(directory)
+            return ()
+    left = (info.key for info in storage.list_recursive(directory) if is_doomed(info))
+    return tuple(islice((key for key in left if _is_there(storage, key)), _REPORTED))
+
+
+def _is_there(storage: ObjectStorage, key: str) -> bool:
+    """Tell an object from a folder object of S3, which is listed without its slash and cannot be named."""
+    try:
+        storage.head(key)
+    except KeyNotFoundError:
+        return False
+    return True
+
+
+# Tables that their row decides about.
+
+
+def _purge_row(context: Context, ready: Ready, options: PurgeOptions) -> PurgeResult:
+    """Claim the row, delete the files and then the row; a failure is part of the result."""
+    done = Progress(tuple(ready.table_id.parts), options)
+    try:
+        claim = claim_row(context, ready.generation)
+    except RelanceError as failure:
+        return done.result(error=failure)
+    return finish_row(context, ready, claim, done)
+
+
+def claim_row(context: Context, generation: Generation, token: str | None = None) -> Claim:
+    """Take a generation for purging, under a token of its own or one that several know.
+
+    Raises:
+        SwapLostError: another client changed the row first.
+    """
+    row = generation.row
+    assert row is not None  # the caller looked
+    lease, nonce = begin_lease(context), new_nonce()
+    control = generation.control
+    before = control.before if control.state is State.PURGING else control
+    claimed = Control(
+        State.PURGING,
+        nonce,
+        id=control.id,
+        token=token or nonce,
+        lease=context.timing.lease,
+        since=seconds(context.store_now()),
+        before=before,
+    )
+    mine = row.with_control(control_text(claimed))
+    swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, mine))
+    return Claim(context, str(generation.table_id), lease, None, mine)
+
+
+def finish_row(context: Context, ready: Ready, claim: Claim, done: Progress) -> PurgeResult:
+    """Delete the files of a generation that was claimed, then its row; a failure is part of the result."""
+    row = claim.row
+    assert row is not None  # a row was claimed
+    deleting = False
+    try:
+        keeps_files = ready.keeps_files
+        if row.object_type == ObjectType.TABLE and keeps_files:
+            # Of two names that go at once, the one that goes last takes the files.
+            keeps_files = _remove_shared_row(context, claim)
+            if keeps_files:
+                return done.result()
+        if row.object_type == ObjectType.TABLE and not keeps_files:
+            directory = require_directory(row)
+            written = _newest_write(context, directory)
+            late = written is not None and (ready.upto is None or seconds(written) > ready.upto)
+            if late and not ready.keeps_files:
+                claim.swap(_given_back(claim.control))
+                raise ConcurrentModificationError(
+                    f"table id '{claim.name}' was written to by another client; nothing was purged"
+                )
+            deleting = True
+            left = delete_directory(context, directory, before_batch=claim.ensure, done=done)
+            if left:
+                return done.result(left=left, error=_incomplete(claim.name, left))
+            claim.ensure()
+        held = claim.row
+        assert held is not None  # a row was claimed
+        swap_row(context, held, _remove_row)
+    except RelanceError as failure:
+        return done.result(error=failure)
+    except BaseException:
+        with suppress(RelanceError):
+            control = claim.control
+            stopped = replace(control, nonce=new_nonce(), stopped=True)
+            claim.swap(stopped if deleting else _given_back(control))
+        raise
+    return done.result()
+
+
+def _remove_shared_row(context: Context, claim: Claim) -> bool:
+    """Remove a row whose directory others use; False: nobody does any more, and the row is still there."""
+    held, shared = claim.row, True
+    assert held is not None  # a row was claimed
+
+    def plan(snapshot: Snapshot, row: Row) -> Change:
+        nonlocal shared
+        shared = is_shared(context, snapshot, row)
+        return _remove_row(snapshot, row) if shared else Change()
+
+    swap_row(context, held, plan)
+    return shared
+
+
+def _remove_row(snapshot: Snapshot, row: Row) -> Change:
+    return Change(removed=(row.object_id, *version_rows(snapshot, row.object_id, None).removed))
+
+
+# The verbs.
+
+
+def purge_table(
+    context: Context, table_id: TableId, options: PurgeOptions, deletion_id: str | None = None
+) -> list[PurgeResult]:
+    """Purge the dropped generations of one table, or the one that is named; failures are in the results."""
+    try:
+        generations = dropped_generations(context, table_id, deletion_id)
+    except RelanceError as error:
+        return [PurgeResult(tuple(table_id.parts), error=error)]
+    return purge_generations(context, generations, options)
+
+
+def dropped_generations(context: Context, table_id: TableId, deletion_id: str | None) -> list[Generation]:
+    """Return the generations to purge.
+
+    Raises:
+        InvalidTableStateError: the table is live, and nothing of its name is dropped.
+        TableNotFoundError: there is nothing to purge.
+    """
+    state = state_of_name(context, table_id, versions=True)
+    chosen = [each for each in state.dropped if deletion_id in {None, each.deletion_id}]
+    if chosen:
+        return chosen
+    if state.dropped:
+        raise TableNotFoundError(f"table id '{table_id}' has no drop with deletion id '{deletion_id}'")
+    home = state.home
+    if home is not None and home.situation is Situation.PURGING and home.marked is not None:
+        return [Generation(table_id, home.marked.control, None, home=home)]
+    if home is not None and home.marker is not None and home.situation is Situation.VISIBLE:
+        tidy(context, home)
+    if state.visible or (home is not None and home.is_live):
+        raise _not_dropped(table_id, home)
+    raise not_found(context, state)
+
+
+def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> InvalidTableStateError:
+    deregistered = home is not None and home.is_live and home.deregistered
+    state = "deregistered, not dropped" if deregistered else "live"
+    return InvalidTableStateError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
+
+
+def purge_generations(
+    context: Context, generations: Sequence[Generation], options: PurgeOptions
+) -> list[PurgeResult]:
+    """Purge dropped generations; failures are part of the results, which are in their order."""
+    recover_trash(context)
+    results: dict[int, PurgeResult] = {}
+    by_row = [number for number, each in enumerate(generations) if each.row is not None]
+    rest = [number for number, each in enumerate(generations) if each.row is None]
+    # A table in a home directory goes last: it alone is refused while another one shares its files.
+    for numbers in (*_chunks(by_row), *_chunks(rest)):
+        at_home = generations[numbers[0]].row is None
+        snapshot = context.latest(writing=True) if at_home else None
+        looked = map_at_once(
+            context.storage,
+            lambda number, snapshot=snapshot: _look(context, generations[number], options, snapshot),  # type: ignore[misc]  # bound now
+            numbers,
+        )
+        ready = [table for table in looked if isinstance(table, Ready)]
+        finished = iter(purge_ready(context, ready, options))
+        for number, table in zip(numbers, looked, strict=True):
+            results[number] = next(finished) if isinstance(table, Ready) else table
+    return [results[number] for number in range(len(generations))]
+
+
+def _chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(numbers), MOST_TABLES):
+        yield numbers[start : start + MOST_TABLES]
+
+
+def _look(
+    context: Context, generation: Generation, options: PurgeOptions, snapshot: Snapshot | None
+) -> Ready | PurgeResult:
+    try:
+        return make_ready(context, generation, force=options.force, snapshot=snapshot)
+    except RelanceError as failure:
+        return PurgeResult(tuple(generation.table_id.parts), error=failure)
+
+
+def recover_trash(context: Context) -> list[str]:
+    """Remove or restore what dead purges of this disk took away; return the directories that came back."""
+
+    def may_delete(prefix: str, record: str) -> bool:
+        try:
+            fields = json.loads(record)
+            marked = read_control(context, fields["name"])
+        except (ValueError, TypeError, KeyError, RelanceError):
+            return False
+        # The purge of the same deletion may go on, or is over: then nothing of it was undropped.
+        return (
+            marked is not None
+            and marked.state in {State.PURGING, State.PURGED}
+            and marked.control.id == fields.get("id")
+        )
+
+    return list(context.storage.recover_trash(may_delete).restored)
+
+
+def is_due(context: Context, generation: Generation) -> bool:
+    """Tell whether a purge of all tables looks at this one: it may have expired, or a purge of it died."""
+    control = generation.control
+    if control.state is State.PURGING:
+        marked = generation.home.marked if generation.home is not None else None
+        claimed = from_seconds(control.since) if control.since is not None else None
+        return is_dead(context, control, marked.modified if marked is not None else claimed)
+    if control.state is State.REVIVING:
+        return True  # if its create does not go on
+    if generation.dropped_at is None:
+        return True  # its period starts when a purge first sees it
+    return is_expired(context, generation)
+
+
+def claimed_for(context: Context, generation: Generation) -> timedelta:
+    """Return how long another purge has to wait until it can take over the claim on a dropped table."""
+    control, claimed = generation.control, _claimed(generation).modified
+    if control.state is not State.PURGING or control.stopped or claimed is None:
+        return timedelta(0)
+    lease = control.lease if control.lease is not None else context.timing.lease
+    return claimed + lease + context.timing.request_age + MARGIN - context.store_now()
+
+
+def purge_tables(
+    context: Context,
+    table_ids: list[TableId] | None,
+    *,
+    deleted_before: datetime | None,
+    dry_run: bool,
+    options: PurgeOptions,
+) -> list[PurgeResult]:
+    """Purge the named tables, or all that are due; one failure does not stop the rest."""
+    results: list[PurgeResult] = []
+    chosen: list[Generation] = []
+    if table_ids is None:
+        chosen = [each for each in all_generations(context, abandoned=True) if is_due(context, each)]
+        if not dry_run:
+            chosen = [each for each in chosen if _still_dropped(context, each)]
+    for table_id in table_ids or ():
+        try:
+            chosen += dropped_generations(context, table_id, None)
+        except RelanceError as error:
+            results.append(PurgeResult(tuple(table_id.parts), error=error, dry_run=dry_run))
+    if deleted_before is not None:
+        chosen = [each for each in chosen if _dropped_before(each, deleted_before)]
+    if dry_run:
+        results += [would_purge(context, each, options) for each in chosen]
+    else:
+        results += purge_generations(context, chosen, options)
+    if table_ids is None:
+        # Written to since: it is not due after all, which is no failure of a purge of everything.
+        results = [
+            each for each in results if not isinstance(each.error, InvalidTableStateError) or each.left
+        ]
+        if not dry_run:
+            _purge_namespaces(context, deleted_before, options)
+            tidy_late_markers(context)
+    return results
+
+
+def _dropped_before(generation: Generation, moment: datetime) -> bool:
+    at = generation.dropped_at or generation.control.deleted_at
+    return at is not None and at < moment
+
+
+def _still_dropped(context: Context, generation: Generation) -> bool:
+    """End what a create claimed that does not go on; tell whether the table is dropped after that."""
+    if generation.control.state is not State.REVIVING:
+        return True
+    try:
+        if generation.row is not None:
+            end_row_create(context, generation.row)
+        elif generation.home is not None:
+            end_create(context, generation.home)
+    except RelanceError:
+        return False
+    return False  # the next run looks at it again
+
+
+def tidy_late_markers(context: Context) -> list[str]:
+    """Remove markers that came late, beside visible tables; return the names."""
+    if not context.dir_listing:
+        return []
+    listing = list_root(context)
+    tidied: list[str] = []
+    for name in sorted(listing.markers.keys() & listing.directories & listing.doubtful()):
+        with suppress(RelanceError):
+            home = inspect_name(context, name, bodies=Bodies.ALL)
+            if home.is_live and home.mark is not None and state_of(home.marked) is not State.WRITING:
+                tidy(context, home)
+                tidied.append(name)
+    return tidied
+
+
+def would_purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
+    """Return what a purge would remove, or why it would refuse; changes nothing."""
+    parts = tuple(generation.table_id.parts)
+    control = generation.control
+    try:
+        written = _newest_write(context, generation.directory)
+        if control.state is State.PURGING:
+            if not is_due(context, generation):
+                raise busy(context, str(generation.table_id), _claimed(generation))
+        elif not options.force and not is_expired(context, generation, written):
+            raise too_early(context, generation, written)
+        if generation.row is None:
+            _refuse_shared(context, context.latest(), generation.directory, generation.table_id)
+        elif context.manifest is not None and is_shared(context, context.manifest.latest(), generation.row):
+            return PurgeResult(parts, dry_run=True)
+    except RelanceError as error:
+        return PurgeResult(parts, error=error, dry_run=True)
+    infos = list(context.storage.list_recursive(generation.directory))
+    return PurgeResult(parts, len(infos), sum(info.size for info in infos), dry_run=True)
+
+
+def _claimed(generation: Generation) -> Marked:
+    if generation.home is not None and generation.home.marked is not None:
+        return generation.home.marked
+    control = generation.control
+    return Marked(control, _NO_VERSION, from_seconds(control.since) if control.since is not None else None)
+
+
+def list_purgable(context: Context, deleted_before: datetime | None) -> list[Generation]:
+    """Return the dropped tables whose retention period ended, and that were dropped before the cut-off."""
+    due: list[Generation] = []
+    for generation in all_generations(context):
+        if generation.control.state is not State.DELETED or not is_expired(context, generation):
+            continue
+        if deleted_before is not None and not _dropped_before(generation, deleted_before):
+            continue
+        if is_expired(context, generation, _newest_write(context, generation.directory)):
+            due.append(generation)
+    return due
+
+
+def _purge_namespaces(context: Context, deleted_before: datetime | None, options: PurgeOptions) -> None:
+    """Remove the rows of dropped namespaces whose period ended; they have no files."""
+    if context.manifest is None:
+        return
+    for row in context.manifest.latest().dropped():
+        if row.object_type != ObjectType.NAMESPACE:
+            continue
+        with suppress(RelanceError):
+            control = control_of(row)
+            if control is None:
+                continue
+            generation = generation_of_row(row, control)
+            if deleted_before is not None and not _dropped_before(generation, deleted_before):
+                continue
+            _purge_row(context, make_ready(context, generation, force=False), options)
+
+
+def sum_up(results: list[PurgeResult]) -> PurgeResult:
+    """Return the results of several generations of one table as one."""
+    return PurgeResult(
+        id=results[0].id,
+        files=sum(each.files for each in results),
+        bytes=sum(each.bytes for each in results),
+        left=tuple(key for each in results for key in each.left),
+    )
+
+
+# A purge that many share: tasks anywhere delete what is never named twice, one of them all the rest.
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPurge:
+    """What all who take part know of it. It can be pickled.
+
+    The claim is taken under a token that all tasks know, and no task sends a delete for a name that comes
+    again. Whoever does, `finish_shared`, first swaps that token for one of its own, which only one can, and
+    then holds the claim like any other purge. The argument is in design/0006-maintenance.md.
+    """
+
+    table_id: TableId
+    nonce: str
+    """Of the arbiter as it was when the files were listed."""
+    directory: str
+    row: str | None
+    """The id of the row that decides; None when the arbiter beside the directory does."""
+    token: str
+    force: bool
+    upto: int | None = None
+
+
+def share_purge(context: Context, generation: Generation, *, token: str, force: bool) -> SharedPurge:
+    """Return the purge of a generation, before anything is claimed."""
+    row = None if generation.row is None else generation.row.object_id
+    written = _newest_write(context, generation.directory)
+    return SharedPurge(
+        generation.table_id,
+        generation.control.nonce,
+        generation.directory,
+        row,
+        token,
+        force,
+        None if written is None else seconds(written),
+    )
+
+
+def hold_shared(context: Context, shared: SharedPurge) -> None:
+    """Make sure that the table is claimed for this purge, so that nobody can bring it back.
+
+    Raises:
+        ConcurrentModificationError: it was undropped, or another purge has it: delete nothing.
+        InvalidTableStateError: its retention period did not end.
+    """
+    for _ in range(ATTEMPTS):
+        generation = _shared_generation(context, shared)
+        control = generation.control
+        ours = _is_ours(control, shared)
+        if not ours and control.nonce != shared.nonce:
+            break
+        if ours and not _is_half_over(context, generation):
+            return
+        with suppress(SwapLostError):  # by another task of this purge, perhaps
+            _claim_shared(context, generation, shared)
+            return
+    raise _lost(shared)
+
+
+def finish_shared(context: Context, shared: SharedPurge, options: PurgeOptions) -> PurgeResult:
+    """Take the claim for this process alone, delete all that is left, and end the purge."""
+    done = Progress(tuple(shared.table_id.parts), options)
+    try:
+        generation = _shared_generation(context, shared)
+        if not _is_ours(generation.control, shared):
+            raise _lost(shared)
+        if generation.row is not None:
+            ready = Ready(generation, Inside(None, 0), shared.upto)
+            return finish_row(context, ready, claim_row(context, generation), done)
+        home = generation.home
+        assert home is not None  # either decides
+        assert home.marked is not None  # it is claimed
+        ready = Ready(generation, Inside(None, 0), home.marked.control.upto)
+        snapshot, lease = context.latest(), begin_lease(context)
+        mine = swap_file(
+            context, home.name, purging(home.marked, context.timing, upto=ready.upto), over=home.marked
+        )
+        held = _Held(ready, Claim(context, home.name, lease, mine), done)
+        _end(context, [held], snapshot)
+        return held.ended
+    except RelanceError as error:
+        return done.result(error=error)
+
+
+def _shared_generation(context: Context, shared: SharedPurge) -> Generation:
+    if shared.row is not None:
+        row = context.require_manifest(to_do="purging").latest().get([shared.row]).get(shared.row)
+        control = None if row is None else control_of(row)
+        if row is None or control is None:
+            raise _lost(shared)
+        return generation_of_row(row, control)
+    home = inspect_name(context, shared.table_id.name, bodies=Bodies.ALL, versions=True)
+    if home.marked is not None and home.marked.state is State.PURGING:
+        return Generation(shared.table_id, home.marked.control, None, home=home)
+    generation = generation_at_home(context, home)
+    if generation is None:
+        raise _lost(shared)
+    return generation
+
+
+def _claim_shared(context: Context, generation: Generation, shared: SharedPurge) -> None:
+    """Claim the table under the token that all know, or lengthen the lease of that claim.
+
+    The lease only keeps others from taking over: what tasks delete needs none.
+    """
+    ours = _is_ours(generation.control, shared)
+    if generation.row is not None:
+        if not ours:
+            generation = make_ready(context, generation, force=shared.force).generation
+        claim_row(context, generation, shared.token)
+        return
+    if not ours:
+        generation = make_ready(context, generation, force=shared.force).generation
+        if generation.control.nonce != shared.nonce:
+            raise _lost(shared)
+    home = generation.home
+    assert home is not None  # either decides
+    assert home.marked is not None  # it was adopted
+    control = replace(purging(home.marked, context.timing, upto=shared.upto), token=shared.token)
+    swap_file(context, home.name, control, over=home.marked)
+
+
+def _is_ours(control: Control, shared: SharedPurge) -> bool:
+    return control.state is State.PURGING and control.token == shared.token
+
+
+def _is_half_over(context: Context, generation: Generation) -> bool:
+    claimed = _claimed(generation).modified
+    return claimed is None or context.store_now() > claimed + context.timing.lease / 2
+
+
+def _lost(shared: SharedPurge) -> ConcurrentModificationError:
+    return ConcurrentModificationError(
+        f"table id '{shared.table_id}' was undropped or is being purged by another client; the "
+        "purge was stopped"
+    )

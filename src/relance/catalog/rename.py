@@ -1,0 +1,248 @@
+"""Give a table another name, within its namespace or in another.
+
+A table in its home directory is copied into a fresh directory, and the old name becomes an ordinary drop.
+Any other table keeps its directory: one commit of the manifest renames it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+from relance.catalog.arbiter import (
+    ATTEMPTS,
+    HomeState,
+    SwapLostError,
+    begin_lease,
+    delete_mark,
+    home_rows,
+    is_same,
+    move_row,
+    put_mark,
+    settle,
+    swap_file,
+    sync,
+    tidy,
+)
+from relance.catalog.context import Context
+from relance.catalog.copying import CopyProgress, copy_directory, remove_copy
+from relance.catalog.drop import drop_properties, swap_deleted, ttl_at_home
+from relance.catalog.layout import Bodies, inspect_name, read_control
+from relance.catalog.manifest.row import ObjectType, Row
+from relance.catalog.manifest.store import Change, ManifestConflictError, Snapshot, transact
+from relance.catalog.resolve import (
+    NameState,
+    free_name,
+    home_counts,
+    new_directory,
+    not_found,
+    refuse_protected,
+    require_row,
+)
+from relance.catalog.states import Mark, Marked, cleared, new_nonce, undid
+from relance.errors import (
+    ConcurrentModificationError,
+    KeyExistsError,
+    OutcomeUnknownError,
+    RelanceError,
+)
+from relance.identifiers import TableId
+from relance.locations import table_directory
+from relance.storage.probe import require_create_only, require_replace
+
+
+def rename(
+    context: Context,
+    table_id: TableId,
+    target: TableId,
+    progress: Callable[[CopyProgress], None] | None = None,
+) -> None:
+    """Show the table under another id.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+        TableAlreadyExistsError: the new name is taken.
+        NamespaceNotFoundError: the new namespace does not exist.
+        UnsupportedOperationError: the catalog has no manifest; there the directory is the name.
+    """
+    context.require_manifest(to_do="renaming a table")
+    snapshot = context.latest(writing=True)
+    if not home_counts(context, snapshot, table_id):
+        _rename_row(context, table_id, target)
+        return
+    for _ in range(ATTEMPTS):
+        if _rename_home(context, table_id, target, progress):
+            return
+    raise ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
+
+
+def _rename_row(context: Context, table_id: TableId, target: TableId) -> None:
+    manifest = context.require_manifest(to_do="renaming a table")
+
+    def plan(snapshot: Snapshot) -> tuple[Change, None]:
+        row = require_row(context, snapshot, table_id)
+        renamed = row.renamed(str(target))
+        freed = free_name(context, snapshot, target.parts, renamed)
+        moved = move_row(snapshot, row, renamed)
+        removed = tuple(dict.fromkeys((*moved.removed, *freed.removed)))
+        added = {added.object_id: added for added in (*freed.added, *moved.added)}
+        return replace(freed, removed=removed, added=tuple(added.values())), None
+
+    transact(manifest, plan)
+
+
+def _rename_home(
+    context: Context,
+    table_id: TableId,
+    target: TableId,
+    progress: Callable[[CopyProgress], None] | None,
+) -> bool:
+    """Copy the table, drop the old name and show the copy; False means: look again, nothing was changed."""
+    snapshot, name = context.latest(writing=True), table_id.name
+    assert snapshot is not None  # the caller looked
+    rows = home_rows(snapshot, name)
+    refuse_protected(rows[0] if rows else None)
+    home = inspect_name(context, name, bodies=Bodies.ALL, versions=True)
+    marked = home.marked
+    if not home.is_visible:
+        raise not_found(context, NameState(table_id, snapshot, None, home, ()))
+    if not settle(context, home):
+        return False
+    if home.marker is not None:
+        tidy(context, home)
+        return False
+    require_create_only(context.storage, to_do="renaming a table")
+    if marked is not None:
+        require_replace(context.storage, to_do="renaming a table")
+    directory = new_directory(target)
+    old = rows[0] if rows else Row(name, ObjectType.TABLE, home.directory)
+    row = replace(old.restored(str(target)), location=directory)
+    free_name(context, snapshot, target.parts, row)  # refuses before anything is written
+    retention = ttl_at_home(context, rows[0] if rows else None, context.tables.head(home.directory))
+    copied: set[str] = set()
+    try:
+        copy_directory(context, home.directory, directory, copied=copied, progress=progress)
+        deleted = _hide(context, table_id, target, directory, marked, home.version, retention)
+    except BaseException:
+        remove_copy(context, directory)
+        raise
+    if deleted is None:
+        remove_copy(context, directory)
+        return False
+    try:
+        while copy_directory(context, home.directory, directory, copied=copied):
+            pass  # a version landed between the copy and the drop
+        _show(context, table_id, row, deleted, snapshot)
+    except OutcomeUnknownError:
+        raise  # the row may be there: an undrop or a purge run decides
+    except BaseException:
+        with suppress(RelanceError):
+            take_back(context, name, deleted)
+            remove_copy(context, directory)
+        raise
+    plain = replace(deleted.control, nonce=new_nonce(), to="", at="")
+    with suppress(RelanceError):  # a purge run does it otherwise
+        swap_file(context, name, plain, over=deleted)
+    return True
+
+
+def _hide(
+    context: Context,
+    table_id: TableId,
+    target: TableId,
+    directory: str,
+    marked: Marked | None,
+    version: int,
+    retention: timedelta,
+) -> Marked | None:
+    """Drop the old name, with a note where its table went; None means that another client came first."""
+    name, lease = table_id.name, begin_lease(context)
+    if not is_same(read_control(context, name), marked):
+        return None
+    deletion_id, deleted_at = new_nonce(), context.clock.now()
+    drop_properties(deletion_id, deleted_at, retention)
+    mark = Mark(deleted_at, retention, deletion_id, undid(marked))
+    try:
+        put_mark(context, name, mark, over=None)
+    except KeyExistsError:
+        return None
+    deleted = swap_deleted(context, name, marked, mark, version, lease, to=str(target), at=directory)
+    if deleted is None:
+        raise ConcurrentModificationError(f"table id '{table_id}' was dropped while it was renamed")
+    return deleted
+
+
+def _show(context: Context, table_id: TableId, row: Row, deleted: Marked, snapshot: Snapshot | None) -> None:
+    """Move the old name's row out of sight and add the new one, in one commit.
+
+    Raises:
+        TableAlreadyExistsError: another object got the new name.
+        ConcurrentModificationError: the drop of the old name was undone.
+    """
+    manifest, name = context.require_manifest(to_do="renaming a table"), table_id.name
+    state = HomeState(visible=False, hidden=True, deletion_id=deleted.control.id)
+    for attempt in range(_COMMITS):
+        if snapshot is None:
+            snapshot = manifest.latest()
+            if not is_same(read_control(context, name), deleted):
+                raise ConcurrentModificationError(f"table id '{name}' was undropped while it was renamed")
+        change = free_name(context, snapshot, row.parts, row)
+        removed, added = list(change.removed), list(change.added)
+        old_rows = home_rows(snapshot, name)
+        for old in old_rows:
+            if not old.is_dropped:
+                # The versions that rows keep belong to the copy.
+                moved = move_row(snapshot, old, row)
+                removed += moved.removed
+                added += [version for version in moved.added if version.object_id != row.object_id]
+                added.append(old.dropped(state.deletion_id, None))
+        if not old_rows:
+            new = Row(name, ObjectType.TABLE, table_directory(name))
+            added.append(new.dropped(state.deletion_id, None))
+        try:
+            manifest.commit(
+                snapshot, replace(change, removed=tuple(removed), added=tuple(added), always=True)
+            )
+            return
+        except ManifestConflictError:
+            manifest.back_off(attempt)
+            snapshot = None
+    raise ConcurrentModificationError("too many concurrent changes to the manifest; retry")
+
+
+_COMMITS = 100
+
+
+def take_back(context: Context, name: str, deleted: Marked) -> None:
+    """Undo the drop of a rename that did not happen: the marker first, then the arbiter, then the row.
+
+    Raises:
+        RelanceError: another client was faster.
+    """
+    lease, snapshot = begin_lease(context), context.latest()
+    if not is_same(read_control(context, name), deleted):
+        raise SwapLostError(f"table id '{name}' was changed by another client")
+    delete_mark(context, name, lease)
+    control = deleted.control
+    swap_file(context, name, cleared(undid=control.id, fence=control.fence), over=deleted)
+    sync(context, name, snapshot, HomeState(visible=True, hidden=False))
+
+
+def decide(context: Context, name: str, marked: Marked) -> None:
+    """End a rename whose client died: its drop becomes plain if the copy has a row, else it is undone.
+
+    Raises:
+        RelanceError: another client was faster.
+    """
+    manifest, control = context.require_manifest(to_do="ending a rename"), marked.control
+    snapshot = manifest.latest()
+    if snapshot.sharing([control.at]):
+        # The old name was dropped when the rename said so, not now.
+        plain = replace(control, nonce=new_nonce(), since=marked.time, to="", at="")
+        swap_file(context, name, plain, over=marked)
+        return
+    # This commit refuses the one of the rename, which was planned on an older snapshot.
+    manifest.commit(snapshot, Change(always=True))
+    take_back(context, name, marked)

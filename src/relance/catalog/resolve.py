@@ -1,0 +1,636 @@
+"""From an id to where its table is, who decides about it, and which of its generations are dropped.
+
+The only module that knows both kinds of place: a root table in its home directory, about which arbiter
+and marker decide, and a table in any other directory, about which its row decides.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from relance.catalog.arbiter import (
+    ATTEMPTS,
+    control_of,
+    home_rows,
+    home_state,
+    move_row,
+    other_owner,
+    settle,
+    version_rows,
+)
+from relance.catalog.context import FLAT, Context
+from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, list_manifests, list_root
+from relance.catalog.manifest.row import ObjectType, Row
+from relance.catalog.manifest.store import Change, Manifest, Snapshot, rereading, transact
+from relance.catalog.states import (
+    MARGIN,
+    Control,
+    Situation,
+    State,
+    from_seconds,
+    is_purged,
+    seconds,
+)
+from relance.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    NamespaceNotFoundError,
+    RelanceError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsupportedOperationError,
+)
+from relance.identifiers import DELIMITER, TableId, parse_namespace_id
+from relance.locations import VERSIONS_DIRECTORY, table_directory
+from relance.storage.at_once import map_at_once
+from relance.storage.protocol import ObjectStorage
+
+MAX_DIRECTORY_BYTES = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The table exists and is visible."""
+
+    id: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SoftDeleted:
+    """The table was dropped; its files still exist unless a purge has started."""
+
+    id: tuple[str, ...]
+    deleted_at: datetime
+    """By the store's clock."""
+    purge_after: datetime | None
+    """When its retention period ends and it can be purged, unless it is written to in the meantime."""
+    deletion_id: str
+    version: int
+    """The latest version when it was dropped; 0 if it had none or it is unknown."""
+    state: str
+    """`deleted`; `purging` while its files are being deleted; `reviving` while a create replaces it."""
+    cascade_id: str | None = None
+    """The id of the namespace drop that this table was part of."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """The table does not exist, was purged, or is deregistered."""
+
+    id: tuple[str, ...]
+
+
+TableStatus = Exists | SoftDeleted | NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A visible table."""
+
+    table_id: TableId
+    directory: str
+    properties: dict[str, str] = field(default_factory=dict)
+    home: NameSnapshot | None = None
+    """Of a table in its home directory."""
+
+    def is_only_declared(self, storage: ObjectStorage) -> bool:
+        """Tell whether the table has no version yet."""
+        if self.home is not None:
+            return self.home.only_declared
+        return not storage.which_exist([f"{self.directory}/{VERSIONS_DIRECTORY}/"])
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One dropped table, in its home directory or wherever its row leads."""
+
+    table_id: TableId
+    control: Control
+    """Of a drop that no verb has adopted yet: what adopting it would write."""
+    dropped_at: datetime | None
+    """By the store's clock; None in a row of which only the clock of a client is known."""
+    row: Row | None = None
+    home: NameSnapshot | None = None
+
+    @property
+    def deletion_id(self) -> str:
+        return self.control.id
+
+    @property
+    def directory(self) -> str:
+        if self.row is None:
+            return table_directory(self.table_id.name)
+        return self.row.location or ""
+
+    @property
+    def name(self) -> str:
+        return str(self.table_id)
+
+    def ttl(self, context: Context) -> timedelta:
+        ttl = _dropped_control(self.control).ttl
+        return context.timing.drop_ttl if ttl is None else ttl
+
+    def status(self, context: Context) -> SoftDeleted:
+        """Return the status as users see it."""
+        control = _dropped_control(self.control)
+        deleted_at = self.dropped_at or control.deleted_at or context.clock.now()
+        try:
+            due = deleted_at + self.ttl(context)
+        except OverflowError:
+            due = None
+        return SoftDeleted(
+            id=tuple(self.table_id.parts),
+            deleted_at=deleted_at,
+            purge_after=due,
+            deletion_id=control.id or self.control.id,
+            version=control.version,
+            state=self.control.state.value,
+            cascade_id=self.row.cascade if self.row is not None else None,
+        )
+
+
+def _dropped_control(control: Control) -> Control:
+    """Return the body of the drop that a claim was taken from."""
+    return control.before if control.before is not None else control
+
+
+@dataclass(frozen=True, slots=True)
+class NameState:
+    """What one look at an id showed."""
+
+    table_id: TableId
+    snapshot: Snapshot | None
+    """The manifest; older than the look at the home directory."""
+    row: Row | None
+    """The row at this id, unless that is of the home directory."""
+    home: NameSnapshot | None
+    """The home directory, if it counts for this id."""
+    dropped: tuple[Generation, ...]
+    """Oldest first."""
+    home_row: Row | None = None
+
+    @property
+    def visible(self) -> bool:
+        if self.home is not None and self.home.is_visible:
+            return True
+        return self.row is not None and self.row.object_type == ObjectType.TABLE and self.row.is_visible
+
+    @property
+    def properties(self) -> dict[str, str]:
+        row = self.row if self.row is not None else self.home_row
+        return row.properties if row is not None else {}
+
+
+def home_counts(context: Context, snapshot: Snapshot | None, table_id: TableId) -> bool:
+    """Tell whether the home directory of the id's name is the place of its table."""
+    if table_id.namespace:
+        return False
+    if snapshot is None:
+        return True
+    if other_owner(snapshot, table_id.name) is not None:
+        return False
+    return context.dir_listing or bool(home_rows(snapshot, table_id.name))
+
+
+# Visible tables.
+
+
+@rereading
+def find_table(
+    context: Context, table_id: TableId, *, properties: bool = True, versions: bool = False
+) -> Found:
+    """Return the visible table.
+
+    Raises:
+        TableNotFoundError: there is none, or it is hidden.
+    """
+    if not table_id.namespace and context.dir_listing:
+        home = inspect_name(context, table_id.name, versions=versions)
+        if context.manifest is None:
+            if not home.is_visible:
+                raise not_found(context, NameState(table_id, None, None, home, ()))
+            return Found(table_id, home.directory, {}, home)
+        # A few seconds of age do no harm: nobody who looks at both can get the name of a visible table.
+        if home.is_visible and other_owner(context.manifest.recent(), table_id.name) is None:
+            own = _home_properties(context.manifest, table_id.name) if properties else {}
+            return Found(table_id, home.directory, own, home)
+    assert context.manifest is not None  # without one, directories are listed and ids have one part
+    return find_in(context, context.manifest.latest(), table_id, versions=versions)
+
+
+def find_in(context: Context, snapshot: Snapshot, table_id: TableId, *, versions: bool = False) -> Found:
+    """Return the visible table at one version of the manifest, which is older than the look at its home.
+
+    Raises:
+        TableNotFoundError: there is none, or it is hidden.
+    """
+    row = snapshot.get([str(table_id)]).get(str(table_id))
+    if home_counts(context, snapshot, table_id):
+        home = inspect_name(context, table_id.name, versions=versions)
+        if not home.is_visible:
+            raise not_found(context, NameState(table_id, snapshot, None, home, ()))
+        rows = home_rows(snapshot, table_id.name)
+        return Found(table_id, home.directory, rows[0].properties if rows else {}, home)
+    if row is None or row.object_type != ObjectType.TABLE or not row.is_visible:
+        raise not_found(context, NameState(table_id, snapshot, row, None, ()))
+    return Found(table_id, require_directory(row), row.properties)
+
+
+def require_directory(row: Row) -> str:
+    """Return the directory that a row leads to.
+
+    Raises:
+        TableNotFoundError: its location is not below the root.
+    """
+    if row.normalized_location is None:
+        raise TableNotFoundError(
+            f"table id '{row.original_id}' has no valid location in the manifest; run scrub() for repair "
+            "options"
+        )
+    return row.normalized_location
+
+
+def _home_properties(manifest: Manifest, name: str) -> dict[str, str]:
+    """Return the properties of a table in its home directory, as they were a few seconds ago at most."""
+    recent = manifest.recent()
+    row = recent.get([name]).get(name)
+    if row is not None and row.is_home:
+        return row.properties
+    rows = home_rows(manifest.latest(), name)
+    return rows[0].properties if rows else {}
+
+
+def not_found(context: Context, state: NameState) -> TableNotFoundError:
+    """Return the error for a table that readers do not see, with what became of it."""
+    table_id = state.table_id
+    home = state.home
+    try:
+        if home is not None and home.is_live and home.deregistered:
+            return deregistered(table_id)
+        if home is not None and (home.has_versions or home.reserved) and home.marked is None:
+            home = inspect_name(context, table_id.name, bodies=Bodies.ALL)
+        generations = list(_generations_of(context, state.snapshot, table_id, home, state.row))
+    except RelanceError:
+        return TableNotFoundError(f"table id '{table_id}'")
+    if generations:
+        return TableNotFoundError(f"table id '{table_id}' {why_hidden(context, generations[-1])}")
+    if home is not None and (home.situation is Situation.PURGING or is_purged(home.marked)):
+        return TableNotFoundError(f"table id '{table_id}' was purged")
+    return TableNotFoundError(f"table id '{table_id}'")
+
+
+def deregistered(table_id: TableId) -> TableNotFoundError:
+    """Return the error for a table that is deregistered."""
+    return TableNotFoundError(
+        f"table id '{table_id}' is deregistered; to restore it, call register_table with location "
+        f"'{table_id}.lance'"
+    )
+
+
+def why_hidden(context: Context, generation: Generation) -> str:
+    """Return the state of a dropped table and how to restore it, as the end of an error message."""
+    status = generation.status(context)
+    dropped = f"was dropped on {_second(status.deleted_at)}"
+    if generation.control.state is State.PURGING:
+        return f"{dropped} and is being purged"
+    if generation.control.state is State.REVIVING:
+        return f"{dropped} and is being re-created"
+    until = "" if status.purge_after is None else f" until {_second(status.purge_after)}"
+    return f"{dropped} and can be undropped{until}: undrop_table({generation.table_id.parts})"
+
+
+def _second(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+# Dropped tables.
+
+
+@rereading
+def state_of_name(context: Context, table_id: TableId, *, versions: bool = False) -> NameState:
+    """Return the visible table of an id and its dropped generations, all from one look at each.
+
+    Raises:
+        InvalidTableStateError: the arbiter cannot be understood.
+    """
+    snapshot = context.latest()
+    row = None if snapshot is None else snapshot.get([str(table_id)]).get(str(table_id))
+    home, home_row = None, None
+    if snapshot is not None and not table_id.namespace:
+        rows = home_rows(snapshot, table_id.name)
+        home_row = rows[0] if rows else None
+    # A dropped table stays in its home directory also when another object got the name.
+    if not table_id.namespace and (context.dir_listing or home_row is not None):
+        home = inspect_name(context, table_id.name, bodies=Bodies.ALL, versions=versions)
+    if row is not None and row.is_home:
+        row = None
+    generations = tuple(_in_order(_generations_of(context, snapshot, table_id, home, row)))
+    if row is not None and home is not None and home.is_live:
+        home = None  # the other object hides it
+    return NameState(table_id, snapshot, row, home, generations, home_row)
+
+
+def _generations_of(
+    context: Context, snapshot: Snapshot | None, table_id: TableId, home: NameSnapshot | None, row: Row | None
+) -> Iterator[Generation]:
+    if snapshot is not None:
+        dropped = snapshot.dropped(str(table_id))
+        yield from _of_rows([*dropped, *([row] if row is not None and row.is_reviving else [])])
+    if home is not None and (generation := generation_at_home(context, home)) is not None:
+        yield generation
+
+
+def _of_rows(rows: Sequence[Row]) -> Iterator[Generation]:
+    for row in rows:
+        if row.object_type != ObjectType.TABLE or row.is_home:
+            continue
+        try:
+            control = control_of(row)
+        except InvalidTableStateError:
+            continue  # scrub() reports it
+        if control is not None:
+            yield generation_of_row(row, control)
+
+
+def generation_of_row(row: Row, control: Control) -> Generation:
+    """Return the generation that a row holds."""
+    parts = row.original_parts
+    dropped = _dropped_control(control)
+    known = dropped.deleted_at if dropped.by_store_clock else None
+    return Generation(TableId(parts[:-1], parts[-1]), control, known, row)
+
+
+def generation_at_home(context: Context, home: NameSnapshot, *, abandoned: bool = False) -> Generation | None:
+    """Return the dropped table in a home directory, whose bodies were read; None if there is none.
+
+    `abandoned` ones are those of which a purge has left no version.
+    """
+    table_id = TableId((), home.name)
+    marked, mark = home.marked, home.mark
+    if abandoned and marked is not None and marked.state is State.PURGING:
+        pass  # whatever is left of it
+    elif home.situation is Situation.VISIBLE or not (home.has_versions or home.reserved):
+        return None
+    if marked is not None and marked.state in {State.DELETED, State.REVIVING, State.PURGING}:
+        control = marked.control
+        dropped = _dropped_control(control)
+        if dropped.state is State.DELETED:
+            since = dropped.since if dropped.since is not None else None
+            at = dropped.deleted_at or (from_seconds(since) if since is not None else marked.modified)
+            return Generation(table_id, control, at, home=home)
+    if mark is None:
+        return None
+    unadopted = Control(
+        State.DELETED,
+        mark.id or "",
+        id=mark.id or "",
+        version=home.version,
+        ttl=mark.ttl,
+        deleted_at=mark.modified,
+    )
+    return Generation(table_id, unadopted, mark.modified, home=home)
+
+
+@rereading
+def all_generations(context: Context, *, abandoned: bool = False) -> list[Generation]:
+    """Return the dropped generations of all tables, oldest first; damaged ones are left to scrub().
+
+    For a purge run also `abandoned` ones, of which a purge has left no version.
+    """
+    snapshot = context.latest()
+    names: set[str] = set()
+    if context.dir_listing:
+        listing = list_root(context)
+        # A marker without a directory: a purge that died had removed the files.
+        names |= listing.hidden() & (listing.directories | listing.markers.keys())
+    found: list[Generation] = []
+    if snapshot is not None:
+        rows = snapshot.dropped()
+        names |= {row.original_id for row in rows if row.is_home}
+        found += _of_rows([*rows, *snapshot.reviving()])
+
+    def look(name: str) -> Generation | None:
+        try:
+            home = inspect_name(context, name, bodies=Bodies.ALL)
+            return generation_at_home(context, home, abandoned=abandoned)
+        except InvalidTableStateError:
+            return None  # scrub() reports it
+
+    at_home = map_at_once(context.storage, look, sorted(names))
+    found += [generation for generation in at_home if generation is not None]
+    return _in_order(found)
+
+
+def _in_order(generations: Sequence[Generation] | Iterator[Generation]) -> list[Generation]:
+    def age(generation: Generation) -> tuple[float, list[str], str]:
+        dropped = _dropped_control(generation.control)
+        at = generation.dropped_at or dropped.deleted_at
+        return (at.timestamp() if at is not None else 0.0, generation.table_id.parts, generation.deletion_id)
+
+    return sorted(generations, key=age)
+
+
+def table_status(context: Context, table_id: TableId) -> TableStatus:
+    """Return whether the table exists, is dropped, or is not there; a purged one is not there.
+
+    Raises:
+        InvalidTableStateError: its arbiter cannot be understood.
+    """
+    state, parts = state_of_name(context, table_id), tuple(table_id.parts)
+    if state.visible:
+        return Exists(parts)
+    return state.dropped[-1].status(context) if state.dropped else NotFound(parts)
+
+
+def list_dropped_tables(context: Context, namespace: Sequence[str] | None = None) -> list[SoftDeleted]:
+    """Return the dropped tables, of all or of one namespace, oldest drop first."""
+    wanted = None if namespace is None else tuple(namespace)
+    return [
+        generation.status(context)
+        for generation in all_generations(context)
+        if wanted is None or generation.table_id.namespace == wanted
+    ]
+
+
+# Retention.
+
+
+def newest_write(context: Context, generation: Generation) -> datetime | None:
+    """Return when the newest version of a dropped table was written, by the store's clock."""
+    files = list_manifests(context.storage, generation.directory, None)
+    times = [file.info.modified for file in files if file.info.modified is not None]
+    return context.clock.at_store(max(times)) if times else None
+
+
+def expires_at(context: Context, generation: Generation, written: datetime | None) -> datetime | None:
+    """Return from when a dropped table may be purged: its period begins with the last write after the drop.
+
+    None: the drop has no time by the store's clock yet.
+    """
+    if generation.dropped_at is None:
+        return None
+    begins = generation.dropped_at if written is None else max(generation.dropped_at, written)
+    try:
+        return begins + generation.ttl(context) + MARGIN
+    except OverflowError:
+        return datetime.max.replace(tzinfo=begins.tzinfo)
+
+
+def is_expired(context: Context, generation: Generation, written: datetime | None = None) -> bool:
+    """Tell whether the retention period ended; exact only with the time of the last write."""
+    due = expires_at(context, generation, written)
+    return due is not None and context.store_now() >= due
+
+
+def fence_is_up(context: Context, control: Control) -> bool:
+    """Tell whether a write that was taken over may still commit."""
+    return control.fence is not None and seconds(context.store_now()) < control.fence
+
+
+# What rows require.
+
+
+def require_root_namespace(parts: Sequence[str] | None) -> None:
+    """Check that a namespace id names the root.
+
+    Raises:
+        InvalidInputError: not a usable id.
+        UnsupportedOperationError: it names a child namespace.
+    """
+    namespace = parse_namespace_id(parts)
+    if namespace:
+        raise UnsupportedOperationError(f"namespace '{DELIMITER.join(namespace)}': {FLAT}")
+
+
+def require_namespace(snapshot: Snapshot, namespace: Sequence[str]) -> Row | None:
+    """Return the row of a namespace, None for the root.
+
+    Raises:
+        NamespaceNotFoundError: there is none.
+    """
+    if not namespace:
+        return None
+    object_id = DELIMITER.join(namespace)
+    row = snapshot.get([object_id]).get(object_id)
+    if row is None or row.object_type != ObjectType.NAMESPACE or not row.is_visible:
+        raise NamespaceNotFoundError(f"namespace '{object_id}'")
+    return row
+
+
+def refuse_protected(row: Row | None) -> None:
+    """Check that nobody asked for the object to be kept.
+
+    Raises:
+        InvalidTableStateError: it is protected.
+    """
+    if row is not None and row.is_protected:
+        raise InvalidTableStateError(
+            f"{row.object_type} '{row.object_id}' is protected: unprotect({list(row.parts)}) first"
+        )
+
+
+def require_row(context: Context, snapshot: Snapshot, table_id: TableId) -> Row:
+    """Return the row of a visible table outside its home directory.
+
+    Raises:
+        TableNotFoundError: there is none.
+    """
+    row = snapshot.get([str(table_id)]).get(str(table_id))
+    if row is None or row.object_type != ObjectType.TABLE or not row.is_visible or row.is_home:
+        other = None if row is None or row.is_home else row
+        raise not_found(context, NameState(table_id, snapshot, other, None, ()))
+    return row
+
+
+def taken(table_id: TableId, row: Row) -> TableAlreadyExistsError:
+    """Return the error for a name that another object has."""
+    if row.object_type != ObjectType.TABLE:
+        return TableAlreadyExistsError(f"table id '{table_id}': the name is taken by a {row.object_type}")
+    return TableAlreadyExistsError(f"table id '{table_id}' exists at '{row.location}'")
+
+
+def require_free(context: Context, snapshot: Snapshot, table_id: TableId) -> None:
+    """Check that the table's namespace exists and nothing has its name; the home directory is looked at too.
+
+    Raises:
+        NamespaceNotFoundError: the namespace does not exist.
+        TableAlreadyExistsError: the name is taken.
+    """
+    require_namespace(snapshot, table_id.namespace)
+    row = snapshot.get([str(table_id)]).get(str(table_id))
+    if row is not None and not row.is_home:
+        raise taken(table_id, row)
+    if row is not None or (not table_id.namespace and context.dir_listing):
+        home = inspect_name(context, table_id.name)
+        if home.is_live:
+            raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{home.directory}'")
+
+
+# Giving names.
+
+
+def new_directory(table_id: TableId) -> str:
+    """Return the name of a directory that no table ever had."""
+    name = f"{secrets.token_hex(4)}_{table_id}"
+    # A file name has its limit and an id of many parts has not; the row says where the table is.
+    return name.encode()[:MAX_DIRECTORY_BYTES].decode(errors="ignore")
+
+
+def insert_row(context: Context, row: Row, *, check: Callable[[Snapshot], None] = lambda _: None) -> None:
+    """Give a name to a table outside its home directory, where a dropped table stays as it is.
+
+    Raises:
+        TableAlreadyExistsError: the name is taken.
+        NamespaceNotFoundError: the namespace does not exist.
+    """
+    manifest = context.require_manifest(to_do="adding a table")
+
+    def plan(snapshot: Snapshot) -> tuple[Change, None]:
+        check(snapshot)
+        return free_name(context, snapshot, row.parts, row), None
+
+    transact(manifest, plan)
+
+
+def free_name(context: Context, snapshot: Snapshot, parts: Sequence[str], row: Row) -> Change:
+    """Return what adds a row at an id that nothing visible has.
+
+    The row of a dropped table in the home directory of the name makes way.
+
+    Raises:
+        TableAlreadyExistsError: the name is taken.
+        NamespaceNotFoundError: the namespace does not exist.
+    """
+    table_id = TableId(tuple(parts[:-1]), parts[-1])
+
+    def namespace_is_there(later: Snapshot) -> None:
+        require_namespace(later, table_id.namespace)
+
+    require_namespace(snapshot, table_id.namespace)
+    there = snapshot.get([str(table_id)]).get(str(table_id))
+    if there is not None and not there.is_home:
+        raise taken(table_id, there)
+    if table_id.namespace or (there is None and not context.dir_listing):
+        return Change(added=(row,), checks=namespace_is_there)
+    home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN)
+    for _ in range(ATTEMPTS):
+        if settle(context, home):
+            break
+        home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN)
+    else:
+        raise ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
+    if home.is_visible:
+        raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{home.directory}'")
+    state = home_state(home)
+    change = Change(added=(row,))
+    for old in home_rows(snapshot, table_id.name):
+        if not state.hidden:
+            removed = version_rows(snapshot, old.object_id, None).removed
+            change = Change((*change.removed, old.object_id, *removed), change.added)
+        elif not old.is_dropped:
+            moved = move_row(snapshot, old, old.dropped(state.deletion_id, None))
+            change = Change((*change.removed, *moved.removed), (*change.added, *moved.added))
+    return change

@@ -1,1 +1,0 @@
-"""V1: the directory is the truth about which tables there are."""

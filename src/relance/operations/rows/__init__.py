@@ -1,1 +1,0 @@
-"""Namespaces and tables that a row of the manifest decides about (V2)."""

@@ -1,0 +1,417 @@
+"""One look at a name: what names, sizes and times decide, and when bodies have to be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from relance.catalog.layout import (
+    Bodies,
+    Memory,
+    NameSnapshot,
+    NamingScheme,
+    inspect_name,
+    list_names,
+    list_root,
+    manifest_key,
+)
+from relance.catalog.states import (
+    Control,
+    Mark,
+    Situation,
+    State,
+    Timing,
+    cleared,
+    encode_control,
+    encode_mark,
+)
+from relance.errors import ConcurrentModificationError, InvalidTableStateError
+from relance.storage.memory import MemoryStorage
+from relance.storage.protocol import ObjectStorage
+from relance.testing.clock import ManualClock
+from relance.testing.faults import Fault, FaultyStorage, Request
+
+ID = "7700112233445566"
+WEEK = timedelta(days=7)
+MINUTE = timedelta(minutes=1)
+
+
+class StoreClock(ManualClock):
+    """The clock by which the store in memory stamps objects, too."""
+
+    def at_store(self, moment: datetime) -> datetime:
+        return moment
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root in memory, and what a look at it needs."""
+
+    store: MemoryStorage
+    clock: StoreClock
+    watched: FaultyStorage
+    foreign: bool = False
+    """A version is there that Relance did not write."""
+    memory: Memory = field(default_factory=Memory)
+
+    @property
+    def storage(self) -> ObjectStorage:
+        return self.watched
+
+    @property
+    def timing(self) -> Timing:
+        return Timing()
+
+    def has_foreign_version(self, directory: str) -> bool:
+        return self.foreign
+
+    def put_table(self, name: str = "n", versions: Sequence[int] = (1,)) -> None:
+        for version in versions:
+            self.store.create(manifest_key(f"{name}.lance", None, version, NamingScheme.V2), b"{}")
+
+    def put_control(self, control: Control) -> None:
+        self.store.create("n.control", encode_control(control))
+
+    def put_mark(self, deletion_id: str = ID, after: str = "") -> None:
+        self.store.create("n.deleted", encode_mark(Mark(self.clock.now(), WEEK, deletion_id, after)))
+
+    def look(self, bodies: Bodies = Bodies.NEEDED) -> tuple[NameSnapshot, list[str]]:
+        """Look at `n`; return what shows and the keys of the bodies that were read."""
+        self.watched.requests.clear()
+        snapshot = inspect_name(self, "n", bodies=bodies)
+        return snapshot, [request.key for request in self.watched.requests if request.verb == "read"]
+
+
+def _make_root(name: str) -> Root:
+    clock = StoreClock()
+    store = MemoryStorage(name, clock)
+    return Root(store, clock, FaultyStorage(store, lambda _: None))
+
+
+@pytest.fixture
+def root() -> Root:
+    return _make_root("layout")
+
+
+DELETED = Control(State.DELETED, "nonce", id=ID, ttl=WEEK)
+PURGED = Control(State.PURGED, "nonce", id=ID)
+SHORT = cleared(undid="old", after=None)
+
+
+# The decision table, row by row.
+
+
+def test_name_without_a_home_does_not_exist_whatever_lies_beside_it(root: Root) -> None:
+    root.put_control(DELETED)
+    root.put_mark()
+    snapshot, read = root.look()
+    assert (snapshot.is_visible, snapshot.is_dropped, snapshot.is_empty) == (False, False, True)
+    assert read == []
+
+
+def test_table_with_a_short_arbiter_or_none_is_visible(root: Root) -> None:
+    root.put_table()
+    assert root.look()[0].is_visible
+    root.put_control(SHORT)
+    snapshot, read = root.look()
+    assert snapshot.is_visible
+    assert read == []
+    assert len(root.watched.requests) == 1
+
+
+def test_table_with_a_marker_alone_is_dropped(root: Root) -> None:
+    root.put_table()
+    root.put_mark()
+    snapshot, read = root.look()
+    assert snapshot.is_dropped
+    assert read == []
+
+
+def test_long_arbiter_that_is_not_older_than_its_marker_hides_the_table(root: Root) -> None:
+    root.put_table()
+    root.put_mark()
+    root.put_control(DELETED)
+    snapshot, read = root.look()
+    assert snapshot.is_dropped
+    assert read == []
+    assert len(root.watched.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("control", "after", "foreign_table", "expected"),
+    [
+        pytest.param(DELETED, "", False, Situation.DROPPED, id="put again by us"),
+        pytest.param(PURGED, "another", True, Situation.VISIBLE, id="late beside a table under a tombstone"),
+        pytest.param(PURGED, ID, True, Situation.DROPPED, id="drop of a table under a tombstone"),
+    ],
+)
+def test_marker_younger_than_a_long_arbiter_is_read(
+    root: Root, control: Control, after: str, foreign_table: bool, expected: Situation
+) -> None:
+    root = replace(root, foreign=foreign_table)
+    root.put_table()
+    root.put_control(control)
+    root.clock.advance(MINUTE)
+    root.put_mark(after=after)
+    snapshot, read = root.look()
+    assert snapshot.situation is expected
+    assert snapshot.is_visible is (expected is Situation.VISIBLE)
+    assert sorted(read) == ["n.control", "n.deleted"]
+
+
+@pytest.mark.parametrize(
+    ("control", "foreign_table", "expected", "is_visible"),
+    [
+        pytest.param(DELETED, False, Situation.VISIBLE, True, id="undropped by another client"),
+        pytest.param(replace(DELETED, after=2**31), False, Situation.DROPPED, False, id="strict drop"),
+        pytest.param(
+            Control(State.PURGING, "n", id=ID, token="n", before=DELETED),
+            False,
+            Situation.PURGING,
+            False,
+            id="claim of a purge",
+        ),
+        pytest.param(
+            Control(State.REVIVING, "n", token="n", before=DELETED),
+            False,
+            Situation.VISIBLE,
+            True,
+            id="claim of a create over a table that was undropped",
+        ),
+        pytest.param(PURGED, False, Situation.VISIBLE, False, id="tombstone over what Relance wrote"),
+        pytest.param(PURGED, True, Situation.VISIBLE, True, id="tombstone beside another client's table"),
+    ],
+)
+def test_long_arbiter_without_a_marker_is_read(
+    root: Root, control: Control, foreign_table: bool, expected: Situation, is_visible: bool
+) -> None:
+    root = replace(root, foreign=foreign_table)
+    root.put_table()
+    root.put_control(control)
+    snapshot, read = root.look()
+    assert (snapshot.situation, snapshot.is_visible) == (expected, is_visible)
+    assert read == ["n.control"]
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"), [("old", Situation.DROPPED), ("older", Situation.VISIBLE)], ids=["drop", "late"]
+)
+def test_short_arbiter_beside_a_marker_is_read_with_it(root: Root, after: str, expected: Situation) -> None:
+    root.put_table()
+    root.put_control(SHORT)
+    root.put_mark(after=after)
+    snapshot, read = root.look()
+    assert snapshot.situation is expected
+    assert sorted(read) == ["n.control", "n.deleted"]
+
+
+def test_declared_table_is_there_and_a_nested_file_hides_it(root: Root) -> None:
+    root.store.create("n.lance/.lance-reserved", b"")
+    snapshot, _ = root.look()
+    assert (snapshot.is_visible, snapshot.only_declared) == (True, True)
+    root.store.create("n.lance/.lance-deregistered", b"")
+    snapshot, _ = root.look()
+    assert (snapshot.is_live, snapshot.is_visible) == (True, False)
+
+
+def test_leftovers_of_a_create_are_no_table(root: Root) -> None:
+    root.store.create("n.creating", b"")
+    root.store.create("n.lance/data/x.lance", b"x")
+    snapshot, _ = root.look()
+    assert (snapshot.holds_table, snapshot.is_empty) == (False, False)
+    assert snapshot.signs == {".creating"}
+
+
+# Damage, and changes between two requests.
+
+
+def test_damaged_arbiter_is_read_by_its_length_alone_until_its_body_is_needed(root: Root) -> None:
+    root.put_table()
+    root.store.create("n.control", b"damaged")
+    assert root.look()[0].is_visible
+    with pytest.raises(InvalidTableStateError, match="corrupt arbiter"):
+        root.look(Bodies.ALL)
+    root.store.delete("n.control")
+    root.put_mark()
+    root.store.create("n.control", b"damaged" * 20)
+    assert root.look()[0].is_dropped
+    with pytest.raises(InvalidTableStateError, match="corrupt arbiter"):
+        root.look(Bodies.HIDDEN)
+
+
+def test_arbiter_that_changes_after_the_listing_is_looked_at_again(root: Root) -> None:
+    root.put_table()
+    root.put_control(DELETED)
+    changed: list[str] = []
+
+    def plan(request: Request) -> Fault | None:
+        if request.verb == "read" and not changed:
+            changed.append(request.key)
+            stored = root.store.read("n.control")
+            root.store.replace("n.control", encode_control(SHORT), expected=stored.version)
+        return None
+
+    root = replace(root, watched=FaultyStorage(root.store, plan))
+    snapshot, _ = root.look()
+    assert changed == ["n.control"]
+    assert snapshot.is_visible
+    assert snapshot.marked is None, "the second listing decided by size"
+
+
+def test_arbiter_that_keeps_changing_raises_a_conflict(root: Root) -> None:
+    root.put_table()
+    root.put_control(DELETED)
+    attempts = 0
+
+    def plan(request: Request) -> Fault | None:
+        nonlocal attempts
+        if request.verb == "read":
+            attempts += 1
+            stored = root.store.read("n.control")
+            body = encode_control(replace(DELETED, nonce=str(attempts)))
+            root.store.replace("n.control", body, expected=stored.version)
+        return None
+
+    root = replace(root, watched=FaultyStorage(root.store, plan))
+    with pytest.raises(ConcurrentModificationError, match="retry"):
+        root.look()
+
+
+@pytest.mark.parametrize(
+    "body", [b"0123456789abcdef01234567", json.dumps({"format": 1, "nonce": "x"}).encode()]
+)
+def test_marker_of_format_1_is_refused_where_its_body_is_read(root: Root, body: bytes) -> None:
+    root.put_table()
+    root.store.create("n.deleted", body)
+    with pytest.raises(InvalidTableStateError, match="migrate"):
+        root.look(Bodies.HIDDEN)
+
+
+# One page in order, or several parts.
+
+
+class _Unordered(MemoryStorage):
+    """A store that does not list in order, as a disk."""
+
+    @property
+    def lists_in_order(self) -> bool:
+        return False
+
+
+def _both(name: str) -> list[Root]:
+    ordered = _make_root(f"{name} in order")
+    store = _Unordered(f"{name} in parts", ordered.clock)
+    return [ordered, Root(store, ordered.clock, FaultyStorage(store, lambda _: None))]
+
+
+@pytest.mark.parametrize("scheme", NamingScheme)
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_page_in_order_and_in_parts_show_the_same(scheme: NamingScheme, count: int) -> None:
+    seen = []
+    for root in _both(f"{scheme} {count}"):
+        for version in range(1, count + 1):
+            root.store.create(manifest_key("n.lance", None, version, scheme), b"{}")
+        for other in ("n.lance/_versions/x.manifest", "n.lance/data/x.lance", "n.lance.bak/y", "m.lance/z"):
+            root.store.create(other, b"x")
+        root.put_control(SHORT)
+        root.store.create("n.declared", b"")
+        snapshot = inspect_name(root, "n", bodies=Bodies.ALL, versions=True)
+        assert snapshot.newest is not None
+        assert snapshot.version == count
+        assert ".declared" in snapshot.signs
+        seen.append(replace(snapshot, control=None, newest=None, marked=None, signs=frozenset()))
+    assert seen[0] == seen[1]
+    assert seen[0].is_visible
+
+
+def test_in_a_large_root_small_requests_replace_the_pages_after_the_first(root: Root) -> None:
+    root.put_table()
+    for number in range(1100):
+        root.store.create(f"o{number}.lance/_versions/1.manifest", b"{}")
+    verbs = []
+    for _ in range(3):
+        assert root.look()[0].is_visible
+        verbs.append([request.verb for request in root.watched.requests])
+    assert verbs == [["list_after"], *[["head", "head", "list_level"]] * 2]
+
+
+@pytest.mark.parametrize("scheme", NamingScheme)
+def test_many_files_before_the_versions_are_skipped(scheme: NamingScheme) -> None:
+    for root in _both(f"many files {scheme}"):
+        for number in range(1100):
+            root.store.create(f"n.lance/_indices/{number:05}", b"x")
+        assert not inspect_name(root, "n").holds_table
+        for version in (1, 2):
+            root.store.create(manifest_key("n.lance", None, version, scheme), b"{}")
+        snapshot = inspect_name(root, "n", versions=True)
+        assert (snapshot.is_visible, snapshot.version) == (True, 2)
+        assert not snapshot.is_empty
+
+
+@pytest.mark.parametrize("scheme", NamingScheme)
+def test_newest_of_more_than_a_thousand_versions_is_the_newest(scheme: NamingScheme) -> None:
+    for root in _both(f"many versions {scheme}"):
+        for version in range(1, 1103):
+            root.store.create(manifest_key("n.lance", None, version, scheme), b"{}")
+        assert inspect_name(root, "n", versions=True).version == 1102
+        assert inspect_name(root, "n").is_visible
+
+
+@pytest.mark.parametrize("other", ["n.car", "n.c", "n.control.x", "n.controls", "n.d", "n.deletedx", "n.k"])
+@pytest.mark.parametrize("files", [1, 1500])
+def test_names_with_dots_that_sort_in_between_do_not_disturb(other: str, files: int) -> None:
+    for root in _both(f"{other} {files}"):
+        root.put_table()
+        root.put_table(other)
+        for number in range(files):
+            root.store.create(f"{other}.lance/data/{number:05}", b"x")
+        assert root.look()[0].is_visible
+        root.put_mark()
+        root.put_control(DELETED)
+        snapshot, _ = root.look()
+        assert snapshot.is_dropped
+        assert inspect_name(root, other).is_visible
+        assert list_names(root, include_declared=True) == [other]
+
+
+# All names.
+
+
+def test_listing_decides_by_size_and_names_what_is_in_doubt() -> None:
+    root = _make_root("listing")
+    for name in ("visible", "dropped", "foreign", "doubtful", "late"):
+        root.put_table(name)
+    mark = encode_mark(Mark(root.clock.now(), WEEK, ID, ""))
+    for name in ("dropped", "doubtful"):
+        root.store.create(f"{name}.control", encode_control(DELETED))
+    root.store.create("dropped.deleted", mark)
+    root.store.create("foreign.deleted", b"{}")
+    root.store.create("late.control", encode_control(SHORT))
+    root.store.create("late.deleted", mark)
+    root.store.create("gone.control", encode_control(PURGED))
+    listing = list_root(root)
+    assert listing.directories == {"visible", "dropped", "foreign", "doubtful", "late"}
+    assert listing.shown_by_size() == {"visible"}
+    assert listing.doubtful() == {"doubtful", "late"}
+    assert listing.hidden() == {"dropped", "doubtful", "foreign", "late", "gone"}
+    assert list_names(root, include_declared=True) == ["doubtful", "late", "visible"]
+
+
+def test_times_of_the_store_pass_through_the_clock_of_the_catalog() -> None:
+    root = _make_root("times")
+    root.put_table()
+    root.put_mark()
+    earlier = root.clock.now() - WEEK
+
+    class Shifted(StoreClock):
+        def at_store(self, moment: datetime) -> datetime:
+            return moment - WEEK
+
+    snapshot, _ = replace(root, clock=Shifted()).look(Bodies.ALL)
+    assert snapshot.mark is not None
+    assert snapshot.marker is not None
+    assert snapshot.mark.modified == snapshot.marker.modified == earlier
