@@ -347,6 +347,7 @@ def _upkeep(story: Story) -> None:
     step("check_store")
     step("scrub")
     step("scrub", repair=True, when="repair")
+    step("migrate_format", when="nothing to convert")
     step("migrate_markers", dry_run=True, when="dry run")
     step("migrate_markers")
     step("migrate_to_manifest", dry_run=True, when="dry run")

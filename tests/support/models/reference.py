@@ -203,9 +203,9 @@ class ReferenceModel:
         self.entries[name].write(rows, at)
 
     def sweepable(self, at: datetime) -> list[str]:
-        """Return the arbiters that a sweep would remove."""
+        """Return the names whose arbiter a sweep would remove."""
         return sorted(
-            f"{name}.control"
+            name
             for name, entry in self.entries.items()
             if entry.controlled_at is not None
             and entry.controlled_at + QUARANTINE <= at
@@ -215,8 +215,8 @@ class ReferenceModel:
     def sweep(self, at: datetime) -> list[str]:
         """Remove those arbiters."""
         swept = self.sweepable(at)
-        for file in swept:
-            entry = self.entries[file.removesuffix(".control")]
+        for name in swept:
+            entry = self.entries[name]
             entry.controlled_at = entry.hidden = None
         return swept
 
