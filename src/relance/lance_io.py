@@ -256,6 +256,9 @@ class LanceTables(Protocol):
         """Write data files that are to become a version after `version`, or the first one if that is 0.
 
         Of data that is written already it makes sure that it is there.
+
+        Raises:
+            VersionTakenError: another writer committed the first version.
         """
 
     def commit(
@@ -331,15 +334,20 @@ class PylanceTables:
             # Its files stay their writer's, so `discard` will not take them.
             return StagedData(token, (), Commit(operation, {**data.marks, **properties}, data.stable_row_ids))
         session = lance.Session()
-        with lance_errors(f"table at '{directory}'", options):
-            transaction = write_fragments(
-                data,
-                self._location(directory),
-                mode="overwrite" if version else "create",
-                return_transaction=True,
-                storage_options=dict(options) or None,
-                session=session,
-            )
+        try:
+            with lance_errors(f"table at '{directory}'", options):
+                transaction = write_fragments(
+                    data,
+                    self._location(directory),
+                    mode="overwrite" if version else "create",
+                    return_transaction=True,
+                    storage_options=dict(options) or None,
+                    session=session,
+                )
+        except RelanceError as cause:
+            if not version and _TAKEN.search(cause.detail):
+                raise VersionTakenError(cause.detail) from cause
+            raise
         names = (file.path for fragment in transaction.operation.fragments for file in fragment.files)
         files = tuple(f"{directory}/data/{name}" for name in names)
         return StagedData(token, files, Commit(transaction.operation, properties, session=session))

@@ -344,6 +344,8 @@ def _create_at_home(context: Context, place: _Place, new: NewTable) -> Created:
         staged = context.tables.stage(
             home.directory, new.data, token=new_nonce(), version=0, options=new.options
         )
+    except VersionTakenError as failure:
+        raise _beaten(name) from failure  # whatever a look shows now: that table may be gone again
     except RelanceError as failure:
         now = inspect_name(context, name)
         if now.has_versions or not _is_unchanged(home, now):
@@ -498,11 +500,8 @@ def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | No
         staged = context.tables.stage(
             home.directory, new.data, token=token, version=home.version, options=new.options
         )
-    except RelanceError:
-        # Over a tombstone Lance expects no version: another create, or a late one, may have come first.
-        if home.version or context.tables.head(home.directory) is None:
-            raise
-        return None
+    except VersionTakenError:
+        return None  # over a tombstone Lance expects no version: another create, or a late one, came first
     lease = begin_lease(context)
     control = reviving(marked, token, context.timing)
     try:
@@ -755,9 +754,7 @@ def remove_unknown(context: Context, directory: str) -> None:
 def _write_first(context: Context, new: NewTable, directory: str) -> None:
     try:
         staged = context.tables.stage(directory, new.data, token=new_nonce(), version=0, options=new.options)
-    except RelanceError as failure:
-        if context.tables.head(directory) is None:
-            raise
+    except VersionTakenError as failure:
         raise ConcurrentModificationError(
             f"table id '{new.table_id}' was created by another client"
         ) from failure

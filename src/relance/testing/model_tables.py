@@ -77,7 +77,7 @@ class ModelTables:
             files = tuple(f"{directory}/data/{each}" for each in sorted(data.files))
             return StagedData(token, (), ModelVersion(token, data.schema, files))
         if not version and list_manifests(self._storage, directory, None):
-            raise InternalError("dataset already exists")
+            raise VersionTakenError("dataset already exists")
         file = self.write_file(directory, token, data)
         return StagedData(token, (file,), ModelVersion(token, data, (file,)))
 
