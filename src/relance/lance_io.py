@@ -230,8 +230,8 @@ class Commit:
     properties: Mapping[str, str]
     stable_row_ids: bool | None = None
     """Only the first version of a table decides about it."""
-    session: lance.Session | None = None
-    """Holds the latest version's manifest if it was read for staging: the commit need not read it again."""
+    base: lance.LanceDataset | None = None
+    """The version that was read for staging: the commit after it need not look for it again."""
 
 
 class LanceTables(Protocol):
@@ -333,16 +333,16 @@ class PylanceTables:
             operation = lance.LanceOperation.Overwrite(data.schema, fragments_of(data))
             # Its files stay their writer's, so `discard` will not take them.
             return StagedData(token, (), Commit(operation, {**data.marks, **properties}, data.stable_row_ids))
-        session = lance.Session()
+        location = self._location(directory)
+        base = open_at(location, options, directory, session=lance.Session()) if version else None
         try:
             with lance_errors(f"table at '{directory}'", options):
                 transaction = write_fragments(
                     data,
-                    self._location(directory),
+                    location if base is None else base,
                     mode="overwrite" if version else "create",
                     return_transaction=True,
                     storage_options=dict(options) or None,
-                    session=session,
                 )
         except RelanceError as cause:
             if not version and _TAKEN.search(cause.detail):
@@ -350,7 +350,7 @@ class PylanceTables:
             raise
         names = (file.path for fragment in transaction.operation.fragments for file in fragment.files)
         files = tuple(f"{directory}/data/{name}" for name in names)
-        return StagedData(token, files, Commit(transaction.operation, properties, session=session))
+        return StagedData(token, files, Commit(transaction.operation, properties, base=base))
 
     def commit(
         self, directory: str, staged: StagedData, *, version: int, timeout: timedelta, options: StorageOptions
@@ -365,7 +365,7 @@ class PylanceTables:
             timeout,
             options,
             stable_row_ids=commit.stable_row_ids if version == 1 else None,
-            session=commit.session,
+            base=commit.base,
         )
 
     def restore(self, directory: str, version: int, *, token: str, timeout: timedelta) -> None:
@@ -384,19 +384,15 @@ class PylanceTables:
         options: StorageOptions,
         *,
         stable_row_ids: bool | None,
-        session: lance.Session | None = None,
+        base: lance.LanceDataset | None = None,
     ) -> None:
         where = f"table at '{directory}'"
+        if base is not None and int(base.version) != transaction.read_version:
+            base = None
         try:
             with lance_errors(where, options):
-                base: str | lance.LanceDataset = self._location(directory)
-                if session is not None and transaction.read_version:
-                    # Lists the versions, as Lance would, but does not read the latest one again.
-                    base = open_at(base, options, directory, session=session)
-                    if int(base.version) != transaction.read_version:
-                        raise VersionTakenError(f"{where} has version {base.version} already")
                 dataset = lance.LanceDataset.commit(
-                    base,
+                    self._location(directory) if base is None else base,
                     transaction,
                     enable_stable_row_ids=stable_row_ids,
                     # Without retries a commit is refused when any version came after the one it read.

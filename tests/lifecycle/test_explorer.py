@@ -17,7 +17,7 @@ LONG = os.environ.get("RELANCE_PROFILE") == "long"
 EVERYDAY_STATES = None if LONG else 2_000
 DEEP_STATES = None if LONG else 10_000
 
-WITH_FAULTS = [each for each in all_cases() if each.budget.crashes or each.budget.lost]
+WITH_FAULTS = [each for each in all_cases() if each != each.without_faults]
 
 
 def _check(case: Case, most_states: int | None) -> None:

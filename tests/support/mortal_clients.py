@@ -90,6 +90,29 @@ class Interrupted(Life):
 
 
 @dataclass(slots=True)
+class Failing(Life):
+    """A client one of whose writes fails, before the store has carried it out or after."""
+
+    failure: type[BaseException] = KeyboardInterrupt
+    after: bool = False
+    failed: bool = False
+
+    def write(self, what: str, act: Callable[[], _T]) -> _T:
+        strikes = not self.failed and self.left == len(self.done)
+        self.failed = self.failed or strikes
+        if strikes and not self.after:
+            raise self.failure(f"at {what}")
+        result = act()
+        self.done.append(what)
+        if strikes:
+            raise self.failure(f"after {what}")
+        return result
+
+    def go_on(self) -> None:
+        """Nobody dies here."""
+
+
+@dataclass(slots=True)
 class MortalStorage:
     """A storage whose client may die before any write."""
 
@@ -312,6 +335,15 @@ def make_mortal(catalog: DirectoryNamespace, writes: int) -> Life:
 def interrupt(catalog: DirectoryNamespace, writes: int, meanwhile: Callable[[], None]) -> Interrupted:
     """Let somebody else act after this many writes of a catalog."""
     life = Interrupted(writes, meanwhile=meanwhile)
+    _watch(catalog, life)
+    return life
+
+
+def make_failing(
+    catalog: DirectoryNamespace, writes: int, failure: type[BaseException], *, after: bool = False
+) -> Failing:
+    """Let the write that follows so many writes of a catalog fail."""
+    life = Failing(writes, failure=failure, after=after)
     _watch(catalog, life)
     return life
 

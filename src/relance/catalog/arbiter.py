@@ -7,8 +7,8 @@ that was read. The verbs are in create, drop, purge and register.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -60,6 +60,25 @@ ATTEMPTS = 6
 
 class SwapLostError(ConcurrentModificationError):
     """Another client changed the arbiter first; nothing was written."""
+
+
+@contextmanager
+def after_effect(name: str, effect: str) -> Iterator[None]:
+    """Let nothing in the block fail definitely: other clients may have seen the effect that came before it.
+
+    `effect` says what happened to the table, as in "was dropped".
+
+    Raises:
+        OutcomeUnknownError: a step failed; repeating the call finds out how it ended.
+    """
+    try:
+        yield
+    except OutcomeUnknownError:
+        raise
+    except RelanceError as failure:
+        raise OutcomeUnknownError(
+            f"table id '{name}' {effect}, but then: {failure.detail}; check its status, then retry"
+        ) from failure
 
 
 # The file of a root table.
@@ -139,8 +158,9 @@ def delete_mark(context: Context, name: str, lease: Lease, *, also: Sequence[str
     """Delete the marker and other files beside it, within the lease that began before the last look at both.
 
     Raises:
-        ConcurrentModificationError: the lease ended.
-        RelanceError: the store did not do it, or did not say so.
+        ConcurrentModificationError: the lease ended before anything was sent.
+        OutcomeUnknownError: the store did not say whether it did it.
+        RelanceError: the store refused.
     """
     delete_marks(context, {name: lease}, also=also)
 
@@ -148,15 +168,17 @@ def delete_mark(context: Context, name: str, lease: Lease, *, also: Sequence[str
 def delete_marks(context: Context, leases: Mapping[str, Lease], *, also: Sequence[str] = ()) -> None:
     """Delete the markers of several tables in one call, each within its lease."""
     keys = [*(name + MARKER_SUFFIX for name in leases), *also]
-    for again in (False, True):
-        for name, lease in leases.items():
-            lease.require(name)
+    for name, lease in leases.items():
+        lease.require(name)
+    try:
+        context.storage.delete_many(keys)
+    except OutcomeUnknownError:
+        if any(lease.has_ended for lease in leases.values()):
+            raise
         try:
             context.storage.delete_many(keys)
-            return
-        except OutcomeUnknownError:
-            if again:
-                raise
+        except RelanceError as failure:
+            raise OutcomeUnknownError(failure.detail) from failure  # the first may have been carried out
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +235,7 @@ def adopt(context: Context, snapshot: NameSnapshot) -> Marked:
             timing=context.timing,
             deleted_at=mark.modified,
         )
+        control = replace(control, to=mark.to, at=mark.at)  # of a rename that died: `decide` ends it
     return swap_file(context, snapshot.name, control, over=marked)
 
 

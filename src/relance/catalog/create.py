@@ -7,7 +7,7 @@ Over a name that stays dropped, a declare gives the new table a directory of its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -18,6 +18,7 @@ from relance.catalog.arbiter import (
     Lease,
     NameTakenError,
     SwapLostError,
+    after_effect,
     begin_lease,
     busy,
     control_of,
@@ -363,13 +364,12 @@ def _create_at_home(context: Context, place: _Place, new: NewTable) -> Created:
         except VersionTakenError as failure:
             remove_signs(storage, name, suffixes=(CREATING_SUFFIX,))
             raise _beaten(name) from failure
-    # And after it: a client that saw no marker before may have come too late to be seen.
-    if not _is_unchanged(home, inspect_name(context, name)):
-        raise ConcurrentModificationError(
-            f"table id '{name}' was dropped while it was being created; check its status, then retry"
-        )
-    properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
-    remove_signs(storage, name, suffixes=tuple(home.signs | {CREATING_SUFFIX}))
+    with after_effect(name, "was created"):
+        # And after it: a client that saw no marker before may have come too late to be seen.
+        if not _is_unchanged(home, inspect_name(context, name)):
+            raise ConcurrentModificationError("another client dropped it at the same time")
+        properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
+        remove_signs(storage, name, suffixes=tuple(home.signs | {CREATING_SUFFIX}))
     return Created(home.directory, 1, properties)
 
 
@@ -463,14 +463,14 @@ def _publish(context: Context, place: _Place, new: NewTable, state: HomeState) -
     """Have the manifest show a table that was written in its home directory, and return its properties.
 
     Raises:
-        TableAlreadyExistsError: another object got the name meanwhile; the table was dropped again.
+        NameTakenError: another object got the name meanwhile; the table was dropped again.
     """
     name = new.table_id.name
     try:
         return sync(context, name, place.snapshot, state, properties=new.properties or None)
-    except NameTakenError as cause:
+    except NameTakenError:
         _drop_again(context, name)
-        raise ConcurrentModificationError(cause.detail) from cause
+        raise
 
 
 def _drop_again(context: Context, name: str) -> None:
@@ -504,12 +504,15 @@ def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | No
         return None  # over a tombstone Lance expects no version: another create, or a late one, came first
     lease = begin_lease(context)
     control = reviving(marked, token, context.timing)
-    try:
-        claim = swap_file(context, name, control, over=marked)
-    except SwapLostError:
-        context.tables.discard(staged)
-        return None
-    with _released(context, name, claim):
+    with ExitStack() as claims:
+        try:
+            claim = claims.enter_context(_claimed(context, name, control, over=marked))
+        except SwapLostError:
+            context.tables.discard(staged)
+            return None
+        if not _is_still_hidden(context, home, claim):
+            context.tables.discard(staged)
+            return None
         version = commit_next(
             context,
             home.directory,
@@ -519,36 +522,20 @@ def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | No
             lease=lease,
             may_go_on=lambda: _may_revive(context, home, claim),
         )
-    if version is None:
-        return None
-    before = control.before
-    assert before is not None  # a claim says what it was taken from
-    signs = [name + suffix for suffix in sorted(home.signs)]
-    inside = [table_file(name, DEREGISTERED_FILE)] if home.deregistered else []
-    if home.marker is not None or signs or inside:
-        # The new table is not deregistered, whatever the dropped one was.
-        _after_commit(name, lambda: delete_mark(context, name, lease, also=[*signs, *inside]))
-    done = cleared(undid=before.id, fence=control.fence)
-    _after_commit(name, lambda: swap_file(context, name, done, over=claim))
-    properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
+        if version is None:
+            return None
+        before = control.before
+        assert before is not None  # a claim says what it was taken from
+        signs = [name + suffix for suffix in sorted(home.signs)]
+        inside = [table_file(name, DEREGISTERED_FILE)] if home.deregistered else []
+        with after_effect(name, "was written"):
+            if home.marker is not None or signs or inside:
+                # The new table is not deregistered, whatever the dropped one was.
+                delete_mark(context, name, lease, also=[*signs, *inside])
+            swap_file(context, name, cleared(undid=before.id, fence=control.fence), over=claim)
+    with after_effect(name, "was written"):
+        properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
     return Created(home.directory, version, properties)
-
-
-def _after_commit(name: str, step: Callable[[], object]) -> None:
-    """Do a step after the commit of a version; whatever stops it, the version is there.
-
-    Raises:
-        OutcomeUnknownError: it was stopped: the next verb on this name finishes or undoes the create.
-    """
-    try:
-        step()
-    except OutcomeUnknownError:
-        raise
-    except RelanceError as failure:
-        raise OutcomeUnknownError(
-            f"table id '{name}' was written, but another client changed its state meanwhile "
-            f"({failure.detail}); check its status, then retry"
-        ) from failure
 
 
 def _require_same_drop(new: NewTable, control: Control) -> None:
@@ -578,21 +565,47 @@ def _may_revive(context: Context, home: NameSnapshot, claim: Marked) -> bool:
     return True
 
 
-@contextmanager
-def _released(context: Context, name: str, claim: Marked) -> Iterator[None]:
-    """Give a create's claim back when the block fails, whatever stops it.
+def _is_still_hidden(context: Context, home: NameSnapshot, claim: Marked) -> bool:
+    """Tell whether what a create has claimed is as it was before its data was staged; else end the claim.
 
-    A version that may still land is fenced first, as another client would do it.
+    Another implementation, which knows of no claim, may have undropped or purged the table meanwhile.
     """
+    if is_purged(claim):
+        return True  # a version that another client has put there refuses the commit
+    now, control = inspect_name(context, home.name, versions=True), claim.control
+    if now.has_versions and now.situation is Situation.VISIBLE:
+        assert control.before is not None  # a claim says what it was taken from
+        after = cleared(undid=control.before.id, fence=control.fence)
+    elif home.has_versions and not now.has_versions:
+        after = returned(control, fence=control.fence)
+    else:
+        return True
+    swap_file(context, home.name, after, over=claim)
+    return False
+
+
+@contextmanager
+def _claimed(context: Context, name: str, control: Control, *, over: Marked) -> Iterator[Marked]:
+    """Hold a create's claim for the block, and give it back if that fails, whatever stops it.
+
+    A version that may still land is fenced first, and a create whose version is there is finished, as
+    another client would do it.
+
+    Raises:
+        SwapLostError: another client changed the arbiter first.
+    """
+    claim: Marked | None = None
     try:
-        yield
+        claim = swap_file(context, name, control, over=over)
+        yield claim
     except BaseException as failure:
+        definite = isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError)
         with suppress(RelanceError):
-            if isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError):
-                swap_file(context, name, returned(claim.control, fence=claim.control.fence), over=claim)
-            else:
+            if claim is not None and definite:
+                swap_file(context, name, returned(control, fence=control.fence), over=claim)
+            elif not definite:
                 home = inspect_name(context, name, bodies=Bodies.ALL)
-                if is_same(home.marked, claim):
+                if home.marked is not None and home.marked.control.nonce == control.nonce:
                     end_create(context, home, patient=False)
         raise
 
@@ -617,13 +630,13 @@ def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created |
     guarded = capabilities(storage).replace  # else no purge works on this store, so none can interfere
     lease = begin_lease(context)
     claim: Marked | None = None
-    if guarded:
-        try:
-            claim = swap_file(context, name, writing(marked, token, context.timing), over=marked)
-        except SwapLostError:
-            context.tables.discard(staged)
-            return None
     try:
+        if guarded:
+            try:
+                claim = swap_file(context, name, writing(marked, token, context.timing), over=marked)
+            except SwapLostError:
+                context.tables.discard(staged)
+                return None
         version = commit_next(
             context,
             home.directory,
@@ -634,21 +647,22 @@ def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created |
             may_go_on=lambda: claim is None or is_same(read_control(context, name), claim),
         )
     except BaseException as failure:
-        # A commit that may still land keeps its claim: the next drop remembers it for the purges after it.
-        definite = isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError)
-        if claim is not None and definite:
-            with suppress(RelanceError):
-                _withdraw(context, name, claim)
+        with suppress(RelanceError):
+            if isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError):
+                if claim is not None:
+                    _withdraw(context, name, claim)
+            elif guarded:
+                _end_overwrite(context, home, token)
         raise
     if version is None:
         raise ConcurrentModificationError(f"table id '{name}' was changed by another client; retry")
-    if claim is not None:
-        held = claim
-        _after_commit(name, lambda: _withdraw(context, name, held))
     properties = place.properties
-    if new.properties:
-        # Its look at the name is as old as the plan: look again before the row is planned.
-        properties = _after_overwrite(context, new)
+    with after_effect(name, "was written"):
+        if claim is not None:
+            _withdraw(context, name, claim)
+        if new.properties:
+            # Its look at the name is as old as the plan: look again before the row is planned.
+            properties = _after_overwrite(context, new)
     return Created(home.directory, version, properties)
 
 
@@ -656,6 +670,22 @@ def _after_overwrite(context: Context, new: NewTable) -> dict[str, str]:
     snapshot = context.latest()
     home = inspect_name(context, new.table_id.name, bodies=Bodies.ALL)
     return sync(context, new.table_id.name, snapshot, home_state(home), properties=new.properties)
+
+
+def _end_overwrite(context: Context, home: NameSnapshot, token: str) -> None:
+    """End the claim of an overwrite that was stopped; a version without data is put where its own would go.
+
+    Where that fails the claim stays: the next drop remembers it for the purges after it.
+    """
+    claim = read_control(context, home.name)
+    if claim is None or claim.control.token != token:
+        return
+    tables, directory = context.tables, home.directory
+    head = tables.head(directory)
+    if tables.committed_version(directory, [token], after=home.version) is None and head is not None:
+        timeout = context.timing.commit_timeout
+        tables.restore(directory, head.version, token=new_nonce(), timeout=timeout)
+    _withdraw(context, home.name, claim)
 
 
 def _withdraw(context: Context, name: str, claim: Marked) -> None:
@@ -682,7 +712,8 @@ def _create_over_row(context: Context, new: NewTable, mode: CreateMode, row: Row
                 f"create_table cannot set properties for already declared table '{new.table_id}'"
             )
         _write_first(context, new, directory)
-        return Created(directory, 1, _require_same(context, new, directory))
+        with after_effect(str(new.table_id), "was written"):
+            return Created(directory, 1, _require_same(context, new, directory))
     if mode is CreateMode.CREATE:
         raise taken(new.table_id, row)
     head = context.tables.head(directory)
@@ -696,7 +727,8 @@ def _create_over_row(context: Context, new: NewTable, mode: CreateMode, row: Row
         context, directory, new, staged, after=version, lease=begin_lease(context), may_go_on=lambda: True
     )
     assert written is not None  # it may always go on
-    return Created(directory, written, _require_same(context, new, directory))
+    with after_effect(str(new.table_id), "was written"):
+        return Created(directory, written, _require_same(context, new, directory))
 
 
 def _require_same(context: Context, new: NewTable, directory: str) -> dict[str, str]:
@@ -796,24 +828,21 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
         _require_free_id(context, snapshot, new.table_id)
         return move_row(snapshot, found, row)
 
-    try:
-        swap_row(context, dropped, plan)
-    except SwapLostError:
-        context.tables.discard(staged)
-        return None
-    claim = Claim(context, str(new.table_id), lease, None, row)
-    with _released_row(context, claim):
+    with ExitStack() as claims:
+        try:
+            claim = claims.enter_context(_claimed_row(context, new.table_id, dropped, row, plan, lease))
+        except SwapLostError:
+            context.tables.discard(staged)
+            return None
         written = commit_next(
             context, directory, new, staged, after=version, lease=lease, may_go_on=claim.is_held
         )
-    if written is None:
-        raise ConcurrentModificationError(f"table id '{new.table_id}' was changed by another client")
-    shown = row.restored(str(new.table_id))
-    shown = shown.with_properties(new.properties) if new.properties else shown
-    _after_commit(
-        str(new.table_id),
-        lambda: swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, shown)),
-    )
+        if written is None:
+            raise ConcurrentModificationError(f"table id '{new.table_id}' was changed by another client")
+        shown = row.restored(str(new.table_id))
+        shown = shown.with_properties(new.properties) if new.properties else shown
+        with after_effect(str(new.table_id), "was written"):
+            swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, shown))
     return Created(directory, written, shown.properties)
 
 
@@ -827,17 +856,33 @@ def _require_free_id(context: Context, snapshot: Snapshot, table_id: TableId) ->
 
 
 @contextmanager
-def _released_row(context: Context, claim: Claim) -> Iterator[None]:
-    """Give a create's claim on a row back when the block fails, whatever stops it."""
+def _claimed_row(
+    context: Context,
+    table_id: TableId,
+    dropped: Row,
+    row: Row,
+    plan: Callable[[Snapshot, Row], Change],
+    lease: Lease,
+) -> Iterator[Claim]:
+    """Hold a create's claim on a row for the block, and give it back if that fails, whatever stops it.
+
+    Raises:
+        SwapLostError: another client changed the row first.
+    """
+    claimed = False
     try:
-        yield
+        swap_row(context, dropped, plan)
+        claimed = True
+        yield Claim(context, str(table_id), lease, None, row)
     except BaseException as failure:
+        definite = isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError)
         with suppress(RelanceError):
-            assert claim.row is not None  # a row is claimed
-            if isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError):
-                give_row_back(context, claim.row, claim.control)
-            else:
-                end_row_create(context, claim.row, patient=False)
+            if claimed and definite:
+                control = control_of(row)
+                assert control is not None  # it is a claim
+                give_row_back(context, row, control)
+            elif not definite:
+                end_row_create(context, row, patient=False)
         raise
 
 
@@ -909,15 +954,16 @@ def _reserve_home(context: Context, place: _Place, home: NameSnapshot, propertie
     except KeyExistsError as cause:
         # Perhaps our own, from a response that was lost, and changed since: so not "it existed before".
         raise ConcurrentModificationError(f"table id '{name}' was declared by another client") from cause
-    now = inspect_name(context, name)
-    if now.has_versions or not _is_unchanged(home, now):
-        raise ConcurrentModificationError(f"table id '{name}' was changed while it was being declared")
-    try:
-        state = HomeState(visible=True, hidden=False)
-        sync(context, name, place.snapshot, state, properties=properties or None)
-    except NameTakenError as cause:
-        _drop_again(context, name)
-        raise ConcurrentModificationError(cause.detail) from cause
+    with after_effect(name, "was declared"):
+        now = inspect_name(context, name)
+        if now.has_versions or not _is_unchanged(home, now):
+            raise ConcurrentModificationError("another client changed it at the same time")
+        try:
+            state = HomeState(visible=True, hidden=False)
+            sync(context, name, place.snapshot, state, properties=properties or None)
+        except NameTakenError:
+            _drop_again(context, name)
+            raise
     return home.directory
 
 
@@ -967,8 +1013,7 @@ def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot)
         wait_for_holder(context, name, marked)
     lease = begin_lease(context)
     control = reviving(marked, new_nonce(), context.timing)
-    claim = swap_file(context, name, control, over=marked)
-    with _released(context, name, claim):
+    with _claimed(context, name, control, over=marked) as claim:
         if not inspect_name(context, name).is_empty:
             raise TableAlreadyExistsError(
                 f"table id '{name}' was purged, but new files have appeared since: delete them with "
@@ -977,9 +1022,7 @@ def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot)
         put_sign(context.storage, name, DECLARED_SUFFIX)
         lease.require(name)
         create_once(context.storage, table_file(name, RESERVED_FILE), f"reserved {new_nonce()}".encode())
-    before_id = control.before.id if control.before is not None else ""
-    _after_commit(
-        name,
-        lambda: swap_file(context, name, cleared(undid=before_id, fence=control.fence), over=claim),
-    )
+        before_id = control.before.id if control.before is not None else ""
+        with after_effect(name, "was declared"):
+            swap_file(context, name, cleared(undid=before_id, fence=control.fence), over=claim)
     return home.directory

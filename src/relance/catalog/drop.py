@@ -13,6 +13,7 @@ from relance.catalog.arbiter import (
     Lease,
     NameTakenError,
     SwapLostError,
+    after_effect,
     begin_lease,
     control_of,
     delete_mark,
@@ -72,6 +73,7 @@ from relance.errors import (
     KeyChangedError,
     KeyExistsError,
     KeyNotFoundError,
+    OutcomeUnknownError,
     RelanceError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -194,8 +196,10 @@ def _drop_home_once(
         except (KeyChangedError, KeyNotFoundError) as cause:
             raise _in_doubt(name) from cause
     version = head.version if head is not None else 0
-    swap_deleted(context, name, marked, mark, version, lease)
-    properties = sync(context, name, snapshot, HomeState(visible=False, hidden=True, deletion_id=deletion_id))
+    state = HomeState(visible=False, hidden=True, deletion_id=deletion_id)
+    with after_effect(name, "was dropped"):
+        swap_deleted(context, name, marked, mark, version, lease)
+        properties = sync(context, name, snapshot, state)
     return Dropped(f"{name}.lance", properties, deletion_id, deleted_at, retention)
 
 
@@ -209,7 +213,7 @@ def _late_mark(
 
     Raises:
         TableNotFoundError: it is no late one: the table is dropped.
-        ConcurrentModificationError: another client may have undone this drop already.
+        OutcomeUnknownError: another client may have undone this drop already.
     """
     home = inspect_name(context, name, bodies=Bodies.ALL)
     if home.mark is None or after_of(home.marked) != after_of(marked):
@@ -224,9 +228,9 @@ def _late_mark(
         raise _in_doubt(name) from cause
 
 
-def _in_doubt(name: str) -> ConcurrentModificationError:
-    return ConcurrentModificationError(
-        f"table id '{name}' was dropped or undropped by another client at the same time"
+def _in_doubt(name: str) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"table id '{name}' was dropped or undropped by another client at the same time; check its status"
     )
 
 
@@ -312,19 +316,17 @@ def _undrop_home(
     require_replace(context.storage, to_do="undropping")
     deletion_id = _deletion_of(home)
     delete_mark(context, name, lease)
-    try:
-        swap_file(
-            context, name, cleared(undid=deletion_id, fence=fence_of(marked, context.timing)), over=marked
-        )
-    except SwapLostError as cause:
-        # A body that names our deletion may come from a create: both must not report success.
-        raise ConcurrentModificationError(cause.detail) from cause
-    try:
-        sync(context, name, snapshot, HomeState(visible=not home.deregistered, hidden=False))
-    except NameTakenError as cause:
-        with suppress(RelanceError):  # another client did so
-            drop_home(context, name, None)
-        raise ConcurrentModificationError(cause.detail) from cause
+    control = cleared(undid=deletion_id, fence=fence_of(marked, context.timing))
+    with after_effect(name, "was undropped"):
+        # If the swap is lost, a body that names our deletion may come from a create: both must not report
+        # success.
+        swap_file(context, name, control, over=marked)
+        try:
+            sync(context, name, snapshot, HomeState(visible=not home.deregistered, hidden=False))
+        except NameTakenError:
+            with suppress(RelanceError):  # another client did so
+                drop_home(context, name, None)
+            raise
     parts = tuple(table_id.parts)
     return NotFound(parts) if home.deregistered else Exists(parts)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from relance.catalog.arbiter import (
     HomeState,
     NameTakenError,
+    after_effect,
     home_rows,
     home_state,
     sync,
@@ -30,7 +31,7 @@ from relance.catalog.resolve import (
     require_directory,
     require_row,
 )
-from relance.catalog.states import Situation
+from relance.catalog.states import Situation, new_nonce
 from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
@@ -52,6 +53,7 @@ from relance.locations import (
 )
 from relance.storage.probe import require_create_only
 from relance.storage.protocol import OWN_DIRECTORY
+from relance.storage.readback import create_once
 
 
 def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]]:
@@ -74,12 +76,23 @@ def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]
     require_create_only(context.storage, to_do="deregistering a table")
     put_sign(context.storage, name, DEREGISTERED_SUFFIX)
     try:
-        context.storage.create(table_file(name, DEREGISTERED_FILE), b"deregistered")
+        _put_deregistered(context, name)
     except KeyExistsError as cause:
         raise ConcurrentModificationError(f"table id '{name}' was deregistered by another client") from cause
     properties = rows[0].properties if rows else {}
-    sync(context, name, snapshot, HomeState(visible=False, hidden=False))
+    with after_effect(name, "was deregistered"):
+        sync(context, name, snapshot, HomeState(visible=False, hidden=False))
     return home.directory, properties
+
+
+def _put_deregistered(context: Context, name: str) -> None:
+    """Write the spec's file; its body is unlike any other, so that a lost response can be looked up.
+
+    Raises:
+        KeyExistsError: another client's is there.
+    """
+    body = f"deregistered {new_nonce()}".encode()
+    create_once(context.storage, table_file(name, DEREGISTERED_FILE), body)
 
 
 def _deregister_row(context: Context, table_id: TableId) -> Row:
@@ -139,15 +152,17 @@ def _register_home(
         raise TableAlreadyExistsError(f"table id '{table_id}' is already registered")
     if home.is_visible and overwrite:
         refuse_protected(rows[0] if rows else None)
-    if home.deregistered or DEREGISTERED_SUFFIX in home.signs:
-        context.storage.delete_many([table_file(name, DEREGISTERED_FILE), name + DEREGISTERED_SUFFIX])
-    try:
-        state = HomeState(visible=True, hidden=False)
-        sync(context, name, snapshot, state, properties=properties or None)
-    except NameTakenError as cause:
-        put_sign(context.storage, name, DEREGISTERED_SUFFIX)
-        context.storage.create(table_file(name, DEREGISTERED_FILE), b"deregistered")
-        raise TableAlreadyExistsError(cause.detail) from cause
+    with after_effect(name, "may have been registered"):
+        if home.deregistered or DEREGISTERED_SUFFIX in home.signs:
+            # The file that decides first: its sign alone only costs listings a look.
+            context.storage.delete_many([table_file(name, DEREGISTERED_FILE), name + DEREGISTERED_SUFFIX])
+        try:
+            state = HomeState(visible=True, hidden=False)
+            sync(context, name, snapshot, state, properties=properties or None)
+        except NameTakenError:
+            put_sign(context.storage, name, DEREGISTERED_SUFFIX)
+            _put_deregistered(context, name)
+            raise
 
 
 def _register_elsewhere(

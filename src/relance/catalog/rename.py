@@ -6,8 +6,8 @@ Any other table keeps its directory: one commit of the manifest renames it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -28,7 +28,7 @@ from relance.catalog.arbiter import (
 )
 from relance.catalog.context import Context
 from relance.catalog.copying import CopyProgress, copy_directory, remove_copy
-from relance.catalog.drop import drop_properties, swap_deleted, ttl_at_home
+from relance.catalog.drop import drop_properties, swap_deleted, ttl_at_home, undrop
 from relance.catalog.layout import Bodies, inspect_name, read_control
 from relance.catalog.manifest.row import ObjectType, Row
 from relance.catalog.manifest.store import Change, ManifestConflictError, Snapshot, transact
@@ -137,9 +137,10 @@ def _rename_home(
         _show(context, table_id, row, deleted, snapshot)
     except OutcomeUnknownError:
         raise  # the row may be there: an undrop or a purge run decides
-    except BaseException:
-        with suppress(RelanceError):
-            take_back(context, name, deleted)
+    except BaseException as failure:
+        with _undoing(name, failure):
+            happened = decide(context, name, deleted)
+        if not happened:
             remove_copy(context, directory)
         raise
     plain = replace(deleted.control, nonce=new_nonce(), to="", at="")
@@ -163,15 +164,36 @@ def _hide(
         return None
     deletion_id, deleted_at = new_nonce(), context.clock.now()
     drop_properties(deletion_id, deleted_at, retention)
-    mark = Mark(deleted_at, retention, deletion_id, undid(marked))
+    mark = Mark(deleted_at, retention, deletion_id, undid(marked), to=str(target), at=directory)
     try:
         put_mark(context, name, mark, over=None)
     except KeyExistsError:
         return None
-    deleted = swap_deleted(context, name, marked, mark, version, lease, to=str(target), at=directory)
-    if deleted is None:
-        raise ConcurrentModificationError(f"table id '{table_id}' was dropped while it was renamed")
+    try:
+        deleted = swap_deleted(context, name, marked, mark, version, lease, to=str(target), at=directory)
+        if deleted is None:
+            raise ConcurrentModificationError(f"table id '{table_id}' was dropped while it was renamed")
+    except BaseException as failure:
+        with _undoing(name, failure):
+            undrop(context, table_id, deletion_id=deletion_id)
+        raise
     return deleted
+
+
+@contextmanager
+def _undoing(name: str, failure: BaseException) -> Iterator[None]:
+    """Undo the drop of a rename that failed.
+
+    Raises:
+        OutcomeUnknownError: that failed, too; the table stays dropped.
+    """
+    try:
+        yield
+    except RelanceError as cause:
+        raise OutcomeUnknownError(
+            f"table id '{name}' could not be renamed ({failure}) and may be dropped now ({cause.detail}); "
+            "check its status, undrop it if need be, then retry"
+        ) from failure
 
 
 def _show(context: Context, table_id: TableId, row: Row, deleted: Marked, snapshot: Snapshot | None) -> None:
@@ -230,8 +252,10 @@ def take_back(context: Context, name: str, deleted: Marked) -> None:
     sync(context, name, snapshot, HomeState(visible=True, hidden=False))
 
 
-def decide(context: Context, name: str, marked: Marked) -> None:
-    """End a rename whose client died: its drop becomes plain if the copy has a row, else it is undone.
+def decide(context: Context, name: str, marked: Marked) -> bool:
+    """End a rename that was stopped: its drop becomes plain if the copy has a row, else it is undone.
+
+    Returns whether the rename happened.
 
     Raises:
         RelanceError: another client was faster.
@@ -242,7 +266,8 @@ def decide(context: Context, name: str, marked: Marked) -> None:
         # The old name was dropped when the rename said so, not now.
         plain = replace(control, nonce=new_nonce(), since=marked.time, to="", at="")
         swap_file(context, name, plain, over=marked)
-        return
+        return True
     # This commit refuses the one of the rename, which was planned on an older snapshot.
     manifest.commit(snapshot, Change(always=True))
     take_back(context, name, marked)
+    return False

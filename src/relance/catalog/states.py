@@ -198,6 +198,9 @@ class Mark:
     after: str = ""
     """The deletion that the arbiter had ended last when the drop read it."""
     modified: datetime | None = None
+    to: str = ""
+    """Of a rename: the new id, as in the arbiter that follows."""
+    at: str = ""
 
     @property
     def is_foreign(self) -> bool:
@@ -533,7 +536,7 @@ def encode_mark(mark: Mark) -> bytes:
     fields = {
         "deleted_at_ms": to_millis(mark.deleted_at),
         "ttl_ms": round(mark.ttl.total_seconds() * 1000),
-        "relance": {"id": mark.id, "after": mark.after},
+        "relance": {"id": mark.id, "after": mark.after} | ({"to": mark.to, "at": mark.at} if mark.at else {}),
     }
     return json.dumps(fields).encode()
 
@@ -550,12 +553,16 @@ def decode_mark(body: bytes, modified: datetime | None) -> Mark:
     deletion_id, after = (ours.get("id"), ours.get("after", "")) if isinstance(ours, dict) else (None, "")
     if not (_is_id(deletion_id) and (after == "" or _is_id(after))):
         deletion_id, after = None, ""
+    to, at = (ours.get("to"), ours.get("at")) if isinstance(ours, dict) and deletion_id else (None, None)
+    renamed = isinstance(to, str) and isinstance(at, str)
     return Mark(
         _readable_moment(fields.get("deleted_at_ms")),
         _readable_ttl(fields.get("ttl_ms")),
         deletion_id,
         after,
         modified,
+        to if isinstance(to, str) and renamed else "",
+        at if isinstance(at, str) and renamed else "",
     )
 
 

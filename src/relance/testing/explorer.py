@@ -18,7 +18,7 @@ from unittest import mock
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from relance.errors import OutcomeUnknownError, RelanceError
+from relance.errors import OutcomeUnknownError, PermissionDeniedError, RelanceError
 from relance.storage.memory import MemoryStorage
 from relance.storage.protocol import Page, Version
 from relance.testing.clock import SteppedClock
@@ -348,9 +348,11 @@ class Budget:
     ticks: int = 0
     repeated: int = 0
     """Requests that a client library sends again while the first one is under way, without telling."""
+    refused: int = 0
+    """Writes that the store refuses with a definite error."""
 
     def spend(self, **what: int) -> Budget:
-        names = ("crashes", "lost", "ticks", "repeated")
+        names = ("crashes", "lost", "ticks", "repeated", "refused")
         return Budget(**{name: getattr(self, name) - what.get(name, 0) for name in names})
 
 
@@ -594,6 +596,9 @@ class Explorer:
                 twice, second = self._apply(done, request)
                 if second != answer or twice != done:
                     yield self._tell("done twice", base, i, twice, second)
+            if budget.refused and writes and ours:
+                base = (store, places, ghosts, budget.spend(refused=1), orders, False, marks)
+                yield self._tell("refused", base, i, store, _REFUSED)
             if budget.repeated and ours and asked.verb in {"create", "delete_many"}:
                 less = budget.spend(repeated=1)
                 waiting = (store, places, ghosts | {(i, request)}, less, orders, False, marks)
@@ -676,6 +681,7 @@ class Explorer:
 
 
 _LOST = Failure(OutcomeUnknownError, "the answer was lost")
+_REFUSED = Failure(PermissionDeniedError, "the store refused it")
 _TOO_OLD = Failure(OutcomeUnknownError, "the store refused it as too old")
 
 

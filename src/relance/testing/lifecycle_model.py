@@ -29,6 +29,9 @@ Seen = tuple[str, Any] | str | None
 FOREIGN = frozenset({"sdrop", "sundrop", "spurge", "ncreate", "nappend", "ndrop", "insert"})
 
 DOUBT = "?"
+REFUSED = "refused"
+"""A definite error: the call had no effect, and has none later."""
+
 ANY = "*"
 
 
@@ -229,6 +232,10 @@ class Monitor:
     def end(self, orders: Orders, call: int, answer: Any) -> Orders:
         if answer == DOUBT:
             return orders  # it may count as done or not, now or later
+        if answer == REFUSED:
+            return frozenset(
+                (name, _put(each, call, "idle")) for name, each in orders if each[call] == "open"
+            )
         return frozenset((name, _put(each, call, "idle")) for name, each in orders if each[call] == answer)
 
     def _close(self, orders: Orders) -> Orders:

@@ -36,11 +36,18 @@ from tests.support.calls import (
 )
 from tests.support.internals import context_of
 from tests.support.modes import MANIFEST_MODES, V1, V2
-from tests.support.mortal_clients import Answer, Death, commit_answered, make_mortal
+from tests.support.mortal_clients import Answer, Death, commit_answered, make_failing, make_mortal
 from tests.support.root_checks import check_rows, open_root, orphans
 
 from relance import DirectoryNamespace
-from relance.errors import InternalError, InvalidTableStateError, OutcomeUnknownError, TableNotFoundError
+from relance.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    InvalidTableStateError,
+    OutcomeUnknownError,
+    PermissionDeniedError,
+    TableNotFoundError,
+)
 from relance.testing.clock import ManualClock
 
 Act = Callable[[DirectoryNamespace], Any]
@@ -71,6 +78,8 @@ class Case:
     go_on: Act = _nothing
     """Goes on from there."""
     modes: tuple[str, ...] = tuple(MANIFEST_MODES)
+    purges: bool = False
+    """Deletes files one after another: an error says which are left."""
 
 
 def _root(catalog: DirectoryNamespace) -> Path:
@@ -123,7 +132,11 @@ CASES = {
         lambda c: make(c, "s/g", 7), ("s/g",), lambda c: (make(c, "s/g", 5), drop(c, "s/g")), modes=("V2",)
     ),
     "drop and purge": Case(
-        lambda c: drop(c, "t", purge="true"), ("t",), half_way=lambda c: drop(c, "t"), go_on=_purges("t")
+        lambda c: drop(c, "t", purge="true"),
+        ("t",),
+        half_way=lambda c: drop(c, "t"),
+        go_on=_purges("t"),
+        purges=True,
     ),
     "undrop": Case(lambda c: c.undrop_table(["g"]), ("g",)),
     "undrop under another name": Case(lambda c: c.undrop_table(["g"], new_id=["h"]), ("g", "h")),
@@ -147,7 +160,7 @@ CASES = {
     "register": Case(_registers("t"), ("t",), lambda c: deregister(c, "t")),
     "register under another name": Case(_registers("k"), ("t", "k"), lambda c: deregister(c, "t")),
     "deregister": Case(lambda c: deregister(c, "t"), ("t",)),
-    "purge": Case(lambda c: c.purge_table(["g"], force=True), ("g",)),
+    "purge": Case(lambda c: c.purge_table(["g"], force=True), ("g",), purges=True),
     "protect": Case(
         lambda c: c.protect(["t"]),
         ("t",),
@@ -272,6 +285,56 @@ def test_crash_after_any_write_leaves_the_old_or_the_new_state(start: Start, tmp
             shutil.rmtree(folder)
             continue
         assert writes > 0, "nothing was written"
+        return
+    raise AssertionError("it never ends")
+
+
+def test_refused_write_has_no_effect_or_an_unknown_outcome(start: Start, tmp_path: Path) -> None:
+    case, template = start.case, start.template
+    allowed = start.looks(tmp_path)
+    for writes in range(100):
+        folder = tmp_path / f"refused {writes}"
+        catalog = template.copy(folder)
+        life = make_failing(catalog, writes, PermissionDeniedError)
+        refusal = _try(case.act, catalog)
+        if not life.failed:
+            return
+        found = _look(case, template.open(folder))
+        where = f"refused after {life.done}: {refusal!r}"
+        if refusal is None:
+            assert found == allowed[-1], where
+        elif not isinstance(refusal, OutcomeUnknownError) and not case.purges:
+            assert found == allowed[0], where
+        check_recovery(template, folder, case, allowed, life.done)
+        shutil.rmtree(folder)
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_interrupt_at_any_write_keeps_nobody_waiting(start: Start, tmp_path: Path, after: bool) -> None:
+    case, template = start.case, start.template
+    allowed = start.looks(tmp_path)
+    for writes in range(100):
+        folder = tmp_path / f"interrupted {writes}"
+        catalog = template.copy(folder)
+        life = make_failing(catalog, writes, KeyboardInterrupt, after=after)
+        try:
+            _try(case.act, catalog)
+        except KeyboardInterrupt:
+            where = f"interrupted {'after' if after else 'before'} the last of {life.done}"
+            other = template.open(folder)
+            clock = context_of(other).clock
+            began = clock.now()
+            assert _look(case, other) in allowed, where
+            refusal = _try(case.act, other)
+            assert not isinstance(refusal, ConcurrentModificationError), f"{where}: {refusal}"
+            if case.half_way is not None and _look(case, other) == allowed[1]:
+                case.go_on(other)
+            assert _look(case, other) == allowed[-1], where
+            assert clock.now() == began, f"{where}: somebody waited"
+            shutil.rmtree(folder)
+            continue
+        assert not life.failed
         return
     raise AssertionError("it never ends")
 

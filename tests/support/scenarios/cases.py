@@ -18,6 +18,7 @@ PAIR = Budget(crashes=1, lost=1)
 CRASH = Budget(crashes=1)
 LOST = Budget(lost=1)
 NO_FAULT = Budget()
+REFUSAL = Budget(refused=1)
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,13 @@ class Case:
     def name(self) -> str:
         after = "".join(f" {i}>{j}" for i, j in self.after)
         budget = f"{self.budget.crashes}c {self.budget.lost}l {self.budget.ticks}t"
+        budget += f" {self.budget.refused}r" * bool(self.budget.refused)
         return f"{self.start}: {' | '.join(map(str, self.calls))}{after} ({budget})"
 
     @property
     def without_faults(self) -> Case:
         """The case as it is explored every day: time passes only where it is all that does."""
-        faults = self.budget.crashes or self.budget.lost
+        faults = self.budget.crashes or self.budget.lost or self.budget.refused
         return replace(self, budget=NO_FAULT if faults else self.budget)
 
     def scenario(self, *, compares: bool = True) -> Scenario:
@@ -394,6 +396,25 @@ def _three() -> list[Case]:
 
 
 @cache
+def _refusals() -> list[Case]:
+    """The store refuses one write: what a verb answers then is true, and nobody is kept waiting."""
+    found = []
+    for mode in (BOTH, V1, V2):
+        found += [
+            case("nothing", f"create/{mode}/b", f"read/{mode}", budget=REFUSAL),
+            case("nothing", f"declare/{mode}", f"drop/{mode}", budget=REFUSAL),
+            case("live", f"drop/{mode}", f"undrop/{mode}", budget=REFUSAL),
+            case("live", f"overwrite/{mode}/b", f"drop/{mode}", budget=REFUSAL),
+            case("live", f"deregister/{mode}", f"register/{mode}", budget=REFUSAL, after=((1, 0),)),
+            case("dropped", f"undrop/{mode}", f"undrop/{mode}", budget=REFUSAL),
+            case("dropped", f"create/{mode}/b", f"undrop/{mode}", budget=REFUSAL),
+            case("dropped", f"purge/{mode}", f"create/{mode}/b", budget=REFUSAL),
+            case("purged", f"create/{mode}/b", f"read/{mode}", budget=REFUSAL),
+            case("declared", f"create/{mode}/b", f"drop/{mode}", budget=REFUSAL),
+        ]
+    return found
+
+
 def all_cases() -> tuple[Case, ...]:
     """Return all cases, each once."""
     groups = (
@@ -406,5 +427,6 @@ def all_cases() -> tuple[Case, ...]:
         _overwrites(),
         _deregistered(),
         _three(),
+        _refusals(),
     )
     return tuple({each.name: each for group in groups for each in group}.values())

@@ -29,6 +29,7 @@ from relance.errors import (
     KeyExistsError,
     KeyNotFoundError,
     OutcomeUnknownError,
+    PermissionDeniedError,
     RelanceError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -65,6 +66,7 @@ from relance.testing.explorer import (
 from relance.testing.lifecycle_model import (
     ANY,
     FOREIGN,
+    REFUSED,
     Call,
     Decided,
     Monitor,
@@ -197,8 +199,11 @@ def answer_of(work: Callable[[], Hashable], verb: str) -> Hashable:
         if verb == "purge" and ("files remain" in text or "can be undropped until" in text):
             return DOUBT
         return ("error", text)
-    except (ConcurrentModificationError, OutcomeUnknownError, KeyNotFoundError):
+    except (OutcomeUnknownError, KeyNotFoundError):
         return DOUBT
+    except (ConcurrentModificationError, PermissionDeniedError):
+        # A purge deletes files one after another: what it says of a failure is no promise.
+        return DOUBT if verb == "purge" else REFUSED
 
 
 # Other implementations.
