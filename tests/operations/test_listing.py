@@ -45,6 +45,8 @@ from tests.support.servers import S3Server, count_requests
 from relance import DirectoryNamespace
 from relance.identifiers import why_unusable
 
+FLAG = b'{"format": 2, "nested_markers": "none"}\n'
+"""Of a root in which no other client has hidden tables by files inside them."""
 ANY_VERSION = "_versions/18446744073709551614.manifest"
 TABLES = 2000
 DECLARED = 500
@@ -477,7 +479,7 @@ def counted(place: S3Place, **fields: Any) -> tuple[list[str], int]:
 def many(moto_server: S3Server) -> S3Place:
     """A root of ours with many tables of one file each; whoever changes it puts it back."""
     place = S3Place(moto_server, moto_server.make_bucket("many"), "lake")
-    place.put(".relance-root", b"{}")
+    place.put(".relance-root", FLAG)
     put_many(place, [f"table{number:05d}.lance/{ANY_VERSION}" for number in range(TABLES)])
     return place
 
@@ -531,7 +533,7 @@ class TestRequests:
         assert requests <= TABLES // 50
 
     def test_declared_tables_do_not_cost_a_request_each(self, moto: S3Place) -> None:
-        moto.put(".relance-root", b"{}")
+        moto.put(".relance-root", FLAG)
         declared = [f"declared{number:04d}" for number in range(DECLARED)]
         put_many(moto, [f"{name}.declared" for name in declared], b"")
         put_many(moto, [f"{name}.lance/.lance-reserved" for name in declared], b"reserved")

@@ -57,6 +57,7 @@ def any_lake(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
         return _on_disk(tmp_path, MANIFEST_MODES[mode], clock)
     server: S3Server = request.getfixturevalue("moto_server")
     bucket: str = request.getfixturevalue("moto_bucket")
+    clock.resolution = 1.0  # S3 tells times in whole seconds
     return Lake(f"s3://{bucket}/lake", MANIFEST_MODES[mode], server.storage_options(), QUIET, clock)
 
 

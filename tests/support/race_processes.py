@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
+from tests.support.codes import SERVICE_UNAVAILABLE
 from tests.support.internals import manifest_of
 from tests.support.roots import ipc
 
@@ -160,8 +161,13 @@ class Event:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a create found its table dropped before it could tell that it was there."""
-        return "dropped while it was" in self.message
+        """Whether the call took effect, but was overtaken before it could tell how it ended."""
+        return self.code == SERVICE_UNAVAILABLE
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The names that the call may have changed."""
+        return (self.name, self.target) if self.verb in {"rename", "undrop as"} else (self.name,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,13 +261,16 @@ def decide(context: Context, name: str, marked: Marked) -> bool:
         RelanceError: another client was faster.
     """
     manifest, control = context.require_manifest(to_do="ending a rename"), marked.control
-    snapshot = manifest.latest()
-    if snapshot.sharing([control.at]):
+
+    def plan(snapshot: Snapshot) -> tuple[Change, bool]:
+        happened = bool(snapshot.sharing([control.at]))
+        # The empty commit refuses the one of the rename, which was planned on an older snapshot.
+        return Change(always=not happened), happened
+
+    if transact(manifest, plan):
         # The old name was dropped when the rename said so, not now.
         plain = replace(control, nonce=new_nonce(), since=marked.time, to="", at="")
         swap_file(context, name, plain, over=marked)
         return True
-    # This commit refuses the one of the rename, which was planned on an older snapshot.
-    manifest.commit(snapshot, Change(always=True))
     take_back(context, name, marked)
     return False
