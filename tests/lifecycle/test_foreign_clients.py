@@ -1,14 +1,13 @@
 """Other clients on the same root: one that follows the seed to the letter, and stock Lance clients.
 
-The literal client knows the marker `n.deleted` and nothing else of Relance: a drop creates it, an undrop
-deletes it, and a purge deletes the files of a table whose marker is older than its TTL, then the marker.
+The literal client (tests.seeds.clients) knows the marker `n.deleted` and nothing else of Relance: a drop
+creates it, an undrop deletes it, and a purge deletes the files of a table whose marker is older than its
+TTL, then the marker.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import lancedb
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
+from tests.seeds.clients import WEEK, DirectoryClient
 from tests.support.calls import assert_gone, assert_whole, drop, exists, make, rows, tables
 from tests.support.internals import context_of
 from tests.support.jobs.lakes import DAY, JobLake, age
@@ -38,7 +38,6 @@ from relance.maintenance.removal.orphans import RemoveOrphans
 from relance.testing.clock import ManualClock
 
 Catalog = relance.DirectoryNamespace
-WEEK = timedelta(days=7)
 MINUTE = timedelta(minutes=1)
 AFTER_LATE = timedelta(minutes=51)
 """So long after a drop ended the next one is not strict."""
@@ -60,46 +59,15 @@ def catalog(request: pytest.FixtureRequest, root: Path, clock: ManualClock) -> C
     return Catalog(clock=clock, root=str(root), **QUIET, **mode)
 
 
-@dataclass(frozen=True, slots=True)
-class LiteralClient:
-    """A client that does what the seed says and has never heard of Relance."""
-
-    root: Path
-    clock: ManualClock
-
-    def marker(self, name: str) -> Path:
-        return self.root / f"{name}.deleted"
-
-    def drop(self, name: str, ttl: timedelta = WEEK) -> None:
-        body = {"deleted_at_ms": to_millis(self.clock.now()), "ttl_ms": ttl // timedelta(milliseconds=1)}
-        with self.marker(name).open("x") as file:  # create-only
-            json.dump(body, file)
-
-    def undrop(self, name: str) -> None:
-        self.marker(name).unlink()
-
-    def is_dropped(self, name: str) -> bool:
-        return self.marker(name).exists()
-
-    def is_purgeable(self, name: str) -> bool:
-        fields = json.loads(self.marker(name).read_text())
-        return bool(fields["deleted_at_ms"] + fields["ttl_ms"] <= to_millis(self.clock.now()))
-
-    def purge(self, name: str) -> None:
-        assert self.is_purgeable(name)
-        shutil.rmtree(self.root / f"{name}.lance")
-        self.marker(name).unlink()
-
-
 @pytest.fixture
-def literal(root: Path, clock: ManualClock) -> LiteralClient:
-    return LiteralClient(root, clock)
+def literal(root: Path) -> DirectoryClient:
+    return DirectoryClient(root)
 
 
 # A drop by the literal client.
 
 
-def test_foreign_drop_hides_the_table_at_once(catalog: Catalog, literal: LiteralClient) -> None:
+def test_foreign_drop_hides_the_table_at_once(catalog: Catalog, literal: DirectoryClient) -> None:
     make(catalog, "t", 1, 2)
     make(catalog, "u", 3)
     literal.drop("t")
@@ -115,7 +83,7 @@ def test_foreign_drop_hides_the_table_at_once(catalog: Catalog, literal: Literal
         catalog.purge_table(["t"])
 
 
-def test_foreign_drop_can_be_undropped_by_either_client(catalog: Catalog, literal: LiteralClient) -> None:
+def test_foreign_drop_can_be_undropped_by_either_client(catalog: Catalog, literal: DirectoryClient) -> None:
     make(catalog, "t", 1)
     literal.drop("t")
     catalog.undrop_table(["t"])
@@ -128,7 +96,7 @@ def test_foreign_drop_can_be_undropped_by_either_client(catalog: Catalog, litera
 
 
 def test_foreign_drop_is_purged_after_its_own_ttl(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock, root: Path
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock, root: Path
 ) -> None:
     make(catalog, "t", 1)
     literal.drop("t", timedelta(hours=2))
@@ -145,7 +113,7 @@ def test_foreign_drop_is_purged_after_its_own_ttl(
 
 @pytest.mark.parametrize("body", [b"", b"gone", b'{"deleted_at_ms": 1}'])
 def test_foreign_marker_without_a_readable_ttl_gets_the_catalogs(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock, body: bytes
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock, body: bytes
 ) -> None:
     make(catalog, "t", 1)
     literal.marker("t").write_bytes(body)
@@ -160,7 +128,7 @@ def test_foreign_marker_without_a_readable_ttl_gets_the_catalogs(
 
 @pytest.mark.parametrize("mode", ["create", "exist_ok", "overwrite"])
 def test_create_revives_a_name_that_a_foreign_client_dropped(
-    catalog: Catalog, literal: LiteralClient, mode: str
+    catalog: Catalog, literal: DirectoryClient, mode: str
 ) -> None:
     make(catalog, "t", 1)
     literal.drop("t")
@@ -174,7 +142,7 @@ def test_create_revives_a_name_that_a_foreign_client_dropped(
 
 
 def test_marker_is_present_exactly_while_the_table_is_dropped(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
     assert not literal.is_dropped("t")
@@ -198,7 +166,7 @@ def test_marker_is_present_exactly_while_the_table_is_dropped(
 
 
 def test_marker_stays_while_the_table_is_being_purged_or_revived(
-    catalog: Catalog, literal: LiteralClient, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, literal: DirectoryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
     tables_of, storage = context_of(catalog).tables, context_of(catalog).storage
@@ -227,7 +195,7 @@ def test_marker_stays_while_the_table_is_being_purged_or_revived(
 
 
 def test_foreign_undrop_of_our_drop_shows_the_table_and_is_adopted(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
@@ -247,7 +215,7 @@ def test_foreign_undrop_of_our_drop_shows_the_table_and_is_adopted(
 
 
 def test_foreign_undrop_soon_after_an_undrop_of_ours_has_no_effect(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
@@ -265,13 +233,13 @@ def test_foreign_undrop_soon_after_an_undrop_of_ours_has_no_effect(
 
 
 def test_foreign_purge_of_our_drop_leaves_a_free_name(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-    assert not literal.is_purgeable("t")
+    assert literal.purgable(clock.now()) == []
     clock.advance(WEEK)
-    literal.purge("t")
+    literal.purge("t", clock.now())
     assert_gone(catalog, "t")
     assert catalog.table_status(["t"]) == NotFound(("t",))
     assert catalog.list_dropped_tables() == []
@@ -280,17 +248,17 @@ def test_foreign_purge_of_our_drop_leaves_a_free_name(
 
 
 def test_literal_client_can_drop_undrop_and_purge_for_ever(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     for value in range(4):
         assert make(catalog, "t", value).version == 1
-        literal.drop("t", timedelta(0))
+        literal.drop("t", timedelta(0), at=clock.now())
         literal.undrop("t")
         assert_whole(catalog, "t", value)
-        literal.drop("t", timedelta(0))
+        literal.drop("t", timedelta(0), at=clock.now())
         assert_gone(catalog, "t")
         clock.advance(MINUTE)
-        literal.purge("t")
+        literal.purge("t", clock.now())
         assert_gone(catalog, "t")
         assert catalog.list_dropped_tables() == []
 

@@ -30,8 +30,11 @@ class DirectoryClient:
     def marker(self, name: str) -> Path:
         return self.root / f"{name}.deleted"
 
+    def is_dropped(self, name: str) -> bool:
+        return self.marker(name).exists()
+
     def create(self, name: str, rows: pa.Table) -> None:
-        mode = "overwrite" if self.marker(name).exists() else "create"
+        mode = "overwrite" if self.is_dropped(name) else "create"
         lance.write_dataset(rows, self.directory(name), mode=mode)
         self.marker(name).unlink(missing_ok=True)
 
@@ -42,7 +45,7 @@ class DirectoryClient:
         return sorted(name for name in names if f"{name}.deleted" not in entries)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        if self.marker(name).exists():
+        if self.is_dropped(name):
             raise FileNotFoundError(name)
         rows: list[dict[str, Any]] = lance.dataset(self.directory(name)).to_table().to_pylist()
         return rows
