@@ -111,6 +111,26 @@ def test_foreign_drop_is_purged_after_its_own_ttl(
     assert catalog.table_status(["t"]) == NotFound(("t",))
 
 
+def test_foreign_drop_after_a_foreign_undrop_starts_a_period_of_its_own(
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t", ttl_ms="1h")
+    clock.advance(MINUTE)
+    literal.undrop("t")
+    clock.advance(timedelta(days=30))
+    literal.drop("t", timedelta(days=2), at=clock.now())
+    assert catalog.purge_tables() == []
+    (status,) = catalog.list_dropped_tables()
+    assert abs(status.deleted_at - clock.now()) < timedelta(seconds=1)
+    assert status.purge_after == status.deleted_at + timedelta(days=2)
+    with pytest.raises(InvalidTableStateError, match="can be undropped until"):
+        catalog.purge_table(["t"])
+    clock.advance(timedelta(days=2) + MINUTE)
+    assert [result.id for result in catalog.purge_tables() if result.purged] == [("t",)]
+    assert not literal.is_dropped("t")
+
+
 @pytest.mark.parametrize("body", [b"", b"gone", b'{"deleted_at_ms": 1}'])
 def test_foreign_marker_without_a_readable_ttl_gets_the_catalogs(
     catalog: Catalog, literal: DirectoryClient, clock: ManualClock, body: bytes
