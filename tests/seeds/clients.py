@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,7 +104,12 @@ class ManifestClient:
         return {row["object_id"]: row for row in dataset.to_table().to_pylist()}
 
     def insert(
-        self, object_id: str, object_type: str, location: str | None = None, metadata: object = None
+        self,
+        object_id: str,
+        object_type: str,
+        location: str | None = None,
+        metadata: object = None,
+        base_objects: list[str] | None = None,
     ) -> bool:
         """Merge-insert a row; False: there is one of this id. `metadata` is any JSON value."""
         dataset = lance.dataset(self.uri, storage_options=self.storage_options)
@@ -112,6 +118,7 @@ class ManifestClient:
             "object_type": object_type,
             "location": location,
             "metadata": None if metadata is None else json.dumps(metadata),
+            "base_objects": base_objects,
         }
         if "created_at" in dataset.schema.names and not dataset.schema.field("created_at").nullable:
             row["created_at"] = datetime.now(UTC)
@@ -119,6 +126,20 @@ class ManifestClient:
         merge = dataset.merge_insert("object_id").when_not_matched_insert_all()
         inserted: int = merge.execute(pa.table(known, dataset.schema))["num_inserted_rows"]
         return inserted == 1
+
+    def create_table(self, object_id: str, rows: pa.Table, location: str | None = None) -> str:
+        """Write a table into `<hash>_<object_id>`, or another location, and insert its row."""
+        location = location or f"{secrets.token_hex(4)}_{object_id}"
+        lance.write_dataset(rows, f"{self.root}/{location}", storage_options=self.storage_options)
+        assert self.insert(object_id, "table", location)
+        return location
+
+    def table(self, object_id: str) -> list[dict[str, Any]]:
+        """Return the rows of a table, found by its location."""
+        location = self.rows()[object_id]["location"]
+        dataset = lance.dataset(f"{self.root}/{location}", storage_options=self.storage_options)
+        rows: list[dict[str, Any]] = dataset.to_table().to_pylist()
+        return rows
 
     def delete(self, object_id: str) -> None:
         dataset = lance.dataset(self.uri, storage_options=self.storage_options)

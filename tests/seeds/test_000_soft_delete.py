@@ -523,8 +523,8 @@ def test_list_purgable_tables_returns_expired_tables_with_the_time_of_their_drop
 @deviates(
     Page.SOFT_DELETE,
     "The deleted_before cutoff lets a caller apply TTL policy",
-    because="the TTL of a drop is a promise to whoever may undrop it: a caller's cutoff can only keep a table "
-    "longer. To purge a table before its TTL, name it and pass force=True",
+    because="the TTL of a drop is a promise to whoever may undrop it: a caller's cutoff can only keep a "
+    "table longer. To purge a table before its TTL, name it and pass force=True",
 )
 def test_cutoff_of_a_caller_prolongs_the_ttl_and_never_shortens_it(lake: Lake, clock: ManualClock) -> None:
     make(lake.catalog, "t", 1)
@@ -649,7 +649,7 @@ def test_create_over_a_dropped_name_writes_a_new_version_on_top_of_the_old_ones(
     Page.SOFT_DELETE,
     "Re-create over a soft-deleted table = overwrite",
     because="lance.write_dataset and lancedb call declare_table first and then require an empty location: "
-    "they get a new directory, and the dropped table stays. Without a manifest a name has only one directory, "
+    "they get a new directory, and the dropped table stays. Without a manifest a name has one directory, "
     "so declare_table is refused",
 )
 def test_declare_over_a_dropped_name_leaves_the_dropped_table_alone(lake: Lake) -> None:
