@@ -8,8 +8,12 @@ TTL, then the marker.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import lance
@@ -31,6 +35,7 @@ from relance.catalog.resolve import Exists, NotFound, SoftDeleted
 from relance.clock import to_millis
 from relance.errors import (
     InvalidTableStateError,
+    RelanceError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -39,6 +44,7 @@ from relance.testing.clock import ManualClock
 
 Catalog = relance.DirectoryNamespace
 MINUTE = timedelta(minutes=1)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 AFTER_LATE = timedelta(minutes=51)
 """So long after a drop ended the next one is not strict."""
 
@@ -252,6 +258,21 @@ def test_foreign_undrop_soon_after_an_undrop_of_ours_has_no_effect(
     assert_whole(catalog, "t", 1)
 
 
+def test_purge_run_adopts_a_foreign_undrop_so_that_later_drops_are_not_strict(
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    clock.advance(MINUTE)
+    literal.undrop("t")
+    assert catalog.purge_tables() == []
+    assert_whole(catalog, "t", 1)
+    clock.advance(AFTER_LATE)
+    drop(catalog, "t")
+    literal.undrop("t")
+    assert_whole(catalog, "t", 1)
+
+
 def test_foreign_purge_of_our_drop_leaves_a_free_name(
     catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
@@ -281,6 +302,84 @@ def test_literal_client_can_drop_undrop_and_purge_for_ever(
         literal.purge("t", clock.now())
         assert_gone(catalog, "t")
         assert catalog.list_dropped_tables() == []
+
+
+@dataclass(slots=True)
+class Story:
+    """What both clients must see of the table `t`, by the specification; `at` is None while it is live."""
+
+    value: int | None = None
+    at: datetime | None = None
+    ttl: timedelta = timedelta(0)
+
+    @property
+    def is_live(self) -> bool:
+        return self.value is not None and self.at is None
+
+    def is_due(self, now: datetime) -> bool:
+        return self.at is not None and now >= self.at + self.ttl
+
+
+def _succeeds(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except (RelanceError, OSError, ValueError):  # the literal client raises the last two
+        return False
+    return True
+
+
+def _assert_seen_as(story: Story, catalog: Catalog, literal: DirectoryClient, now: datetime) -> None:
+    if story.is_live:
+        assert story.value is not None
+        assert_whole(catalog, "t", story.value)
+        assert literal.rows("t") == [{"x": story.value}]
+        return
+    assert_gone(catalog, "t")
+    assert literal.tables() == []
+    assert literal.is_dropped("t") == (story.at is not None)
+    status = catalog.table_status(["t"])
+    if story.at is None:
+        assert status == NotFound(("t",))
+        return
+    assert isinstance(status, SoftDeleted)
+    assert abs(status.deleted_at - story.at) < timedelta(seconds=1)
+    assert status.purge_after == status.deleted_at + story.ttl
+    listed = [each.id for each in catalog.list_purgable_tables()]
+    assert listed == ([("t",)] if story.is_due(now - MINUTE) else [])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_sequence_of_verbs_by_both_clients_has_the_specified_effects(
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock, seed: int
+) -> None:
+    random, story, verbs = Random(seed), Story(), []
+    literal.root.mkdir()
+    for value in range(30):
+        clock.advance(random.choice((AFTER_LATE, timedelta(hours=1), timedelta(hours=3))))
+        now, ttl = clock.now(), timedelta(hours=random.choice((1, 5)))
+        is_live, is_dropped = story.is_live, story.at is not None
+        live, dropped = Story(value), Story(story.value, now, ttl)
+        steps: dict[str, tuple[Callable[[], object], bool, Story]] = {
+            "create": (partial(make, catalog, "t", value), not is_live, live),
+            "drop": (partial(drop, catalog, "t", ttl_ms=f"{ttl.seconds}s"), is_live, dropped),
+            "undrop": (partial(catalog.undrop_table, ["t"]), is_dropped, Story(story.value)),
+            "purge": (partial(catalog.purge_table, ["t"]), story.is_due(now - MINUTE), Story()),
+            "scrub": (partial(catalog.scrub, repair=True), True, story),
+            "sweep": (catalog.sweep_markers, True, story),
+            "literal create": (partial(literal.create, "t", numbers(value)), not is_live, live),
+            "literal undrop": (partial(literal.undrop, "t"), is_dropped, Story(story.value)),
+            "literal purge": (partial(literal.purge, "t", now), story.is_due(now), Story()),
+        }
+        if story.value is not None:  # the literal client looks at the marker only
+            steps["literal drop"] = (partial(literal.drop, "t", ttl, at=now), is_live, dropped)
+        possible = [verb for verb, (_, may, _) in steps.items() if may]
+        verb = random.choice(possible if random.random() < 0.8 else list(steps))
+        act, may, after = steps[verb]
+        verbs.append(verb)
+        assert _succeeds(act) == may, verbs
+        story = after if may else story
+        catalog.purge_tables(deleted_before=LONG_AGO)  # a purge run, which adopts what the other client did
+        _assert_seen_as(story, catalog, literal, now)
 
 
 # Stock clients of Lance, which have no lifecycle.

@@ -402,9 +402,9 @@ def test_every_client_can_undo_the_drop_of_every_other(
 @deviates(
     Page.SOFT_DELETE,
     "DROP (mark, reversible)",
-    because="deleting the marker does not undo a drop made within 50 minutes of an undrop, re-create or "
-    "purge of the same name, because the store may still execute a late delete of the previous marker. "
-    "undrop_table undoes every drop",
+    because="deleting the marker does not undo a drop made within 50 minutes after Relance undropped, "
+    "re-created or purged the same name, or noticed that another client did, because the store may still "
+    "execute a late delete of the previous marker. undrop_table undoes every drop",
 )
 def test_drop_soon_after_an_undrop_is_undone_by_undrop_table_alone(
     home: Lake, literal: DirectoryClient, clock: ManualClock
