@@ -390,33 +390,6 @@ def test_deregistered_table_keeps_its_data_and_can_be_registered_again(mode: str
     assert directory(lake, "t", catalog) == location
 
 
-@deviates(
-    Page.CATALOG,
-    "the file `<table_name>.lance/.lance-deregistered` does not exist",
-    because="on an object store, listing a root that Relance created takes one request, which does not show "
-    "the inside of tables. describe and exists see what a native client deregistered or declared there; a "
-    "listing sees it after the next migrate_markers()",
-)
-def test_native_marker_on_s3_is_unknown_to_a_listing_until_it_is_migrated(
-    moto_server: S3Server, moto_bucket: str
-) -> None:
-    place = S3Place(moto_server, moto_bucket, "lake")
-    catalog, other = place.open(), native(place)
-    make(catalog, "t", 1)
-    roots.deregister(other, "t")
-    roots.declare(other, "d")
-    assert not exists(catalog, "t")
-    with refused(TABLE_NOT_FOUND):
-        describe(catalog, "t")
-    assert describe(catalog, "d", check_declared=True).is_only_declared is True
-    assert tables(catalog) == tables(catalog, include_declared=False) == ["d", "t"]
-    migrated = catalog.migrate_markers()
-    assert (migrated.deregistered, migrated.declared) == (("t",), ("d",))
-    assert (tables(catalog), tables(catalog, include_declared=False)) == (["d"], [])
-    register(catalog, "t", "t.lance")
-    assert_whole(catalog, "t", 1)
-
-
 # V2: Manifest
 
 
