@@ -1,16 +1,19 @@
 """Other clients on the same root: one that follows the seed to the letter, and stock Lance clients.
 
-The literal client knows the marker `n.deleted` and nothing else of Relance: a drop creates it, an undrop
-deletes it, and a purge deletes the files of a table whose marker is older than its TTL, then the marker.
+The literal client (tests.seeds.clients) knows the marker `n.deleted` and nothing else of Relance: a drop
+creates it, an undrop deletes it, and a purge deletes the files of a table whose marker is older than its
+TTL, then the marker.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import lance
@@ -18,6 +21,7 @@ import lancedb
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
+from tests.seeds.clients import WEEK, DirectoryClient
 from tests.support.calls import assert_gone, assert_whole, drop, exists, make, rows, tables
 from tests.support.internals import context_of
 from tests.support.jobs.lakes import DAY, JobLake, age
@@ -31,6 +35,7 @@ from relance.catalog.resolve import Exists, NotFound, SoftDeleted
 from relance.clock import to_millis
 from relance.errors import (
     InvalidTableStateError,
+    RelanceError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -38,8 +43,8 @@ from relance.maintenance.removal.orphans import RemoveOrphans
 from relance.testing.clock import ManualClock
 
 Catalog = relance.DirectoryNamespace
-WEEK = timedelta(days=7)
 MINUTE = timedelta(minutes=1)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 AFTER_LATE = timedelta(minutes=51)
 """So long after a drop ended the next one is not strict."""
 
@@ -60,46 +65,15 @@ def catalog(request: pytest.FixtureRequest, root: Path, clock: ManualClock) -> C
     return Catalog(clock=clock, root=str(root), **QUIET, **mode)
 
 
-@dataclass(frozen=True, slots=True)
-class LiteralClient:
-    """A client that does what the seed says and has never heard of Relance."""
-
-    root: Path
-    clock: ManualClock
-
-    def marker(self, name: str) -> Path:
-        return self.root / f"{name}.deleted"
-
-    def drop(self, name: str, ttl: timedelta = WEEK) -> None:
-        body = {"deleted_at_ms": to_millis(self.clock.now()), "ttl_ms": ttl // timedelta(milliseconds=1)}
-        with self.marker(name).open("x") as file:  # create-only
-            json.dump(body, file)
-
-    def undrop(self, name: str) -> None:
-        self.marker(name).unlink()
-
-    def is_dropped(self, name: str) -> bool:
-        return self.marker(name).exists()
-
-    def is_purgeable(self, name: str) -> bool:
-        fields = json.loads(self.marker(name).read_text())
-        return bool(fields["deleted_at_ms"] + fields["ttl_ms"] <= to_millis(self.clock.now()))
-
-    def purge(self, name: str) -> None:
-        assert self.is_purgeable(name)
-        shutil.rmtree(self.root / f"{name}.lance")
-        self.marker(name).unlink()
-
-
 @pytest.fixture
-def literal(root: Path, clock: ManualClock) -> LiteralClient:
-    return LiteralClient(root, clock)
+def literal(root: Path) -> DirectoryClient:
+    return DirectoryClient(root)
 
 
 # A drop by the literal client.
 
 
-def test_foreign_drop_hides_the_table_at_once(catalog: Catalog, literal: LiteralClient) -> None:
+def test_foreign_drop_hides_the_table_at_once(catalog: Catalog, literal: DirectoryClient) -> None:
     make(catalog, "t", 1, 2)
     make(catalog, "u", 3)
     literal.drop("t")
@@ -115,7 +89,7 @@ def test_foreign_drop_hides_the_table_at_once(catalog: Catalog, literal: Literal
         catalog.purge_table(["t"])
 
 
-def test_foreign_drop_can_be_undropped_by_either_client(catalog: Catalog, literal: LiteralClient) -> None:
+def test_foreign_drop_can_be_undropped_by_either_client(catalog: Catalog, literal: DirectoryClient) -> None:
     make(catalog, "t", 1)
     literal.drop("t")
     catalog.undrop_table(["t"])
@@ -128,7 +102,7 @@ def test_foreign_drop_can_be_undropped_by_either_client(catalog: Catalog, litera
 
 
 def test_foreign_drop_is_purged_after_its_own_ttl(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock, root: Path
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock, root: Path
 ) -> None:
     make(catalog, "t", 1)
     literal.drop("t", timedelta(hours=2))
@@ -143,9 +117,29 @@ def test_foreign_drop_is_purged_after_its_own_ttl(
     assert catalog.table_status(["t"]) == NotFound(("t",))
 
 
+def test_foreign_drop_after_a_foreign_undrop_starts_a_period_of_its_own(
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t", ttl_ms="1h")
+    clock.advance(MINUTE)
+    literal.undrop("t")
+    clock.advance(timedelta(days=30))
+    literal.drop("t", timedelta(days=2), at=clock.now())
+    assert catalog.purge_tables() == []
+    (status,) = catalog.list_dropped_tables()
+    assert abs(status.deleted_at - clock.now()) < timedelta(seconds=1)
+    assert status.purge_after == status.deleted_at + timedelta(days=2)
+    with pytest.raises(InvalidTableStateError, match="can be undropped until"):
+        catalog.purge_table(["t"])
+    clock.advance(timedelta(days=2) + MINUTE)
+    assert [result.id for result in catalog.purge_tables() if result.purged] == [("t",)]
+    assert not literal.is_dropped("t")
+
+
 @pytest.mark.parametrize("body", [b"", b"gone", b'{"deleted_at_ms": 1}'])
 def test_foreign_marker_without_a_readable_ttl_gets_the_catalogs(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock, body: bytes
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock, body: bytes
 ) -> None:
     make(catalog, "t", 1)
     literal.marker("t").write_bytes(body)
@@ -160,7 +154,7 @@ def test_foreign_marker_without_a_readable_ttl_gets_the_catalogs(
 
 @pytest.mark.parametrize("mode", ["create", "exist_ok", "overwrite"])
 def test_create_revives_a_name_that_a_foreign_client_dropped(
-    catalog: Catalog, literal: LiteralClient, mode: str
+    catalog: Catalog, literal: DirectoryClient, mode: str
 ) -> None:
     make(catalog, "t", 1)
     literal.drop("t")
@@ -174,7 +168,7 @@ def test_create_revives_a_name_that_a_foreign_client_dropped(
 
 
 def test_marker_is_present_exactly_while_the_table_is_dropped(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
     assert not literal.is_dropped("t")
@@ -198,7 +192,7 @@ def test_marker_is_present_exactly_while_the_table_is_dropped(
 
 
 def test_marker_stays_while_the_table_is_being_purged_or_revived(
-    catalog: Catalog, literal: LiteralClient, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, literal: DirectoryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
     tables_of, storage = context_of(catalog).tables, context_of(catalog).storage
@@ -227,7 +221,7 @@ def test_marker_stays_while_the_table_is_being_purged_or_revived(
 
 
 def test_foreign_undrop_of_our_drop_shows_the_table_and_is_adopted(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
@@ -247,7 +241,7 @@ def test_foreign_undrop_of_our_drop_shows_the_table_and_is_adopted(
 
 
 def test_foreign_undrop_soon_after_an_undrop_of_ours_has_no_effect(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
@@ -264,14 +258,29 @@ def test_foreign_undrop_soon_after_an_undrop_of_ours_has_no_effect(
     assert_whole(catalog, "t", 1)
 
 
-def test_foreign_purge_of_our_drop_leaves_a_free_name(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+def test_purge_run_adopts_a_foreign_undrop_so_that_later_drops_are_not_strict(
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     make(catalog, "t", 1)
     drop(catalog, "t")
-    assert not literal.is_purgeable("t")
+    clock.advance(MINUTE)
+    literal.undrop("t")
+    assert catalog.purge_tables() == []
+    assert_whole(catalog, "t", 1)
+    clock.advance(AFTER_LATE)
+    drop(catalog, "t")
+    literal.undrop("t")
+    assert_whole(catalog, "t", 1)
+
+
+def test_foreign_purge_of_our_drop_leaves_a_free_name(
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
+) -> None:
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    assert literal.purgable(clock.now()) == []
     clock.advance(WEEK)
-    literal.purge("t")
+    literal.purge("t", clock.now())
     assert_gone(catalog, "t")
     assert catalog.table_status(["t"]) == NotFound(("t",))
     assert catalog.list_dropped_tables() == []
@@ -280,19 +289,97 @@ def test_foreign_purge_of_our_drop_leaves_a_free_name(
 
 
 def test_literal_client_can_drop_undrop_and_purge_for_ever(
-    catalog: Catalog, literal: LiteralClient, clock: ManualClock
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock
 ) -> None:
     for value in range(4):
         assert make(catalog, "t", value).version == 1
-        literal.drop("t", timedelta(0))
+        literal.drop("t", timedelta(0), at=clock.now())
         literal.undrop("t")
         assert_whole(catalog, "t", value)
-        literal.drop("t", timedelta(0))
+        literal.drop("t", timedelta(0), at=clock.now())
         assert_gone(catalog, "t")
         clock.advance(MINUTE)
-        literal.purge("t")
+        literal.purge("t", clock.now())
         assert_gone(catalog, "t")
         assert catalog.list_dropped_tables() == []
+
+
+@dataclass(slots=True)
+class Story:
+    """What both clients must see of the table `t`, by the specification; `at` is None while it is live."""
+
+    value: int | None = None
+    at: datetime | None = None
+    ttl: timedelta = timedelta(0)
+
+    @property
+    def is_live(self) -> bool:
+        return self.value is not None and self.at is None
+
+    def is_due(self, now: datetime) -> bool:
+        return self.at is not None and now >= self.at + self.ttl
+
+
+def _succeeds(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except (RelanceError, OSError, ValueError):  # the literal client raises the last two
+        return False
+    return True
+
+
+def _assert_seen_as(story: Story, catalog: Catalog, literal: DirectoryClient, now: datetime) -> None:
+    if story.is_live:
+        assert story.value is not None
+        assert_whole(catalog, "t", story.value)
+        assert literal.rows("t") == [{"x": story.value}]
+        return
+    assert_gone(catalog, "t")
+    assert literal.tables() == []
+    assert literal.is_dropped("t") == (story.at is not None)
+    status = catalog.table_status(["t"])
+    if story.at is None:
+        assert status == NotFound(("t",))
+        return
+    assert isinstance(status, SoftDeleted)
+    assert abs(status.deleted_at - story.at) < timedelta(seconds=1)
+    assert status.purge_after == status.deleted_at + story.ttl
+    listed = [each.id for each in catalog.list_purgable_tables()]
+    assert listed == ([("t",)] if story.is_due(now - MINUTE) else [])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_sequence_of_verbs_by_both_clients_has_the_specified_effects(
+    catalog: Catalog, literal: DirectoryClient, clock: ManualClock, seed: int
+) -> None:
+    random, story, verbs = Random(seed), Story(), []
+    literal.root.mkdir()
+    for value in range(30):
+        clock.advance(random.choice((AFTER_LATE, timedelta(hours=1), timedelta(hours=3))))
+        now, ttl = clock.now(), timedelta(hours=random.choice((1, 5)))
+        is_live, is_dropped = story.is_live, story.at is not None
+        live, dropped = Story(value), Story(story.value, now, ttl)
+        steps: dict[str, tuple[Callable[[], object], bool, Story]] = {
+            "create": (partial(make, catalog, "t", value), not is_live, live),
+            "drop": (partial(drop, catalog, "t", ttl_ms=f"{ttl.seconds}s"), is_live, dropped),
+            "undrop": (partial(catalog.undrop_table, ["t"]), is_dropped, Story(story.value)),
+            "purge": (partial(catalog.purge_table, ["t"]), story.is_due(now - MINUTE), Story()),
+            "scrub": (partial(catalog.scrub, repair=True), True, story),
+            "sweep": (catalog.sweep_markers, True, story),
+            "literal create": (partial(literal.create, "t", numbers(value)), not is_live, live),
+            "literal undrop": (partial(literal.undrop, "t"), is_dropped, Story(story.value)),
+            "literal purge": (partial(literal.purge, "t", now), story.is_due(now), Story()),
+        }
+        if story.value is not None:  # the literal client looks at the marker only
+            steps["literal drop"] = (partial(literal.drop, "t", ttl, at=now), is_live, dropped)
+        possible = [verb for verb, (_, may, _) in steps.items() if may]
+        verb = random.choice(possible if random.random() < 0.8 else list(steps))
+        act, may, after = steps[verb]
+        verbs.append(verb)
+        assert _succeeds(act) == may, verbs
+        story = after if may else story
+        catalog.purge_tables(deleted_before=LONG_AGO)  # a purge run, which adopts what the other client did
+        _assert_seen_as(story, catalog, literal, now)
 
 
 # Stock clients of Lance, which have no lifecycle.

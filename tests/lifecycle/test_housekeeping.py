@@ -24,6 +24,7 @@ from relance.catalog.repair import Problem
 from relance.catalog.resolve import Exists, NotFound, SoftDeleted
 from relance.catalog.states import Mark, Marked, new_nonce, purging, reviving, writing
 from relance.errors import InvalidTableStateError, RelanceError, UnsupportedOperationError
+from relance.maintenance.removal.expired_drops import PurgeDropped
 from relance.storage.protocol import ObjectStorage
 from relance.testing.clock import ManualClock
 from relance.testing.faults import CarelessStorage
@@ -248,6 +249,30 @@ def test_interrupted_create_gives_its_claim_back(catalog: Catalog, monkeypatch: 
     assert status.state == "deleted"
     catalog.undrop_table(["t"])
     assert rows(catalog, "t") == [1]
+
+
+def test_purge_that_died_after_removing_the_marker_is_finished_by_the_next_run(
+    catalog: Catalog, open_catalog: Open, clock: ManualClock
+) -> None:
+    without_marker = []
+    for writes in range(1, 10):
+        name = f"t{writes}"
+        make(catalog, name, 1)
+        drop(catalog, name)
+        dying = open_catalog()
+        make_mortal(dying, writes)
+        try:
+            dying.purge_table([name], force=True)
+            break
+        except Death:
+            clock.advance(timedelta(minutes=27))
+        if f"{name}.deleted" not in _keys(catalog):
+            without_marker.append(name)
+        assert PurgeDropped().targets(context_of(catalog)) == [(name,)]
+        assert [each.id for each in catalog.purge_tables() if each.purged] == [(name,)]
+        assert make(catalog, name, 2).version == 1
+        assert rows(catalog, name) == [2]
+    assert without_marker != []
 
 
 def test_migrate_gives_native_tables_signs_at_the_root(open_catalog: Open, clock: ManualClock) -> None:

@@ -6,8 +6,9 @@ from tests.support.paths import REPOSITORY
 
 SOURCE = REPOSITORY / "src" / "relance"
 TESTS = REPOSITORY / "tests"
-OTHER = {"docs", "lifecycle", "net", "operations/rows", "support"}
-"""Folders of `tests` that belong to no package: the lifecycle of tables goes through several."""
+OTHER = {"docs", "lifecycle", "net", "operations/rows", "seeds", "support"}
+"""Folders of `tests` that belong to no package: the lifecycle of tables goes through several, and so does the
+specification."""
 
 
 def _folders_with_tests() -> set[str]:

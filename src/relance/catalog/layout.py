@@ -564,6 +564,10 @@ class RootListing:
         long = {name for name, info in self.controls.items() if info.size > SHORT_MAX_BYTES}
         return frozenset(long | self.markers.keys())
 
+    def claimed(self) -> frozenset[str]:
+        """Return the names whose arbiter may be a claim, or a drop; it is longer than a tombstone."""
+        return frozenset(name for name, info in self.controls.items() if info.size > TOMBSTONE_MAX_BYTES)
+
 
 def list_root(catalog: Surroundings) -> RootListing:
     """List the root once and sort its entries by name; what is of none of the kinds is not ours."""

@@ -29,6 +29,7 @@ from relance.catalog.arbiter import (
     end_row_create,
     is_dead,
     move_row,
+    needs_adoption,
     settle,
     swap_file,
     swap_files,
@@ -1041,7 +1042,7 @@ def purge_tables(
         ]
         if not dry_run:
             _purge_namespaces(context, deleted_before, options)
-            tidy_late_markers(context)
+            settle_visible(context)
     return results
 
 
@@ -1064,19 +1065,22 @@ def _still_dropped(context: Context, generation: Generation) -> bool:
     return False  # the next run looks at it again
 
 
-def tidy_late_markers(context: Context) -> list[str]:
-    """Remove markers that came late, beside visible tables; return the names."""
+def settle_visible(context: Context) -> None:
+    """Remove late markers beside visible tables, and adopt undrops by other clients.
+
+    A drop soon after an adoption is strict, so an adoption should not wait for the next drop.
+    """
     if not context.dir_listing:
-        return []
+        return
     listing = list_root(context)
-    tidied: list[str] = []
-    for name in sorted(listing.markers.keys() & listing.directories & listing.doubtful()):
+    names = listing.directories & listing.doubtful() & (listing.markers.keys() | listing.claimed())
+    for name in sorted(names):
         with suppress(RelanceError):
             home = inspect_name(context, name, bodies=Bodies.ALL)
-            if home.is_live and home.mark is not None and state_of(home.marked) is not State.WRITING:
+            if home.is_live and needs_adoption(home):
+                settle(context, home)
+            elif home.is_live and home.mark is not None and state_of(home.marked) is not State.WRITING:
                 tidy(context, home)
-                tidied.append(name)
-    return tidied
 
 
 def would_purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from relance.catalog.arbiter import (
@@ -31,6 +31,7 @@ from relance.catalog.states import (
     Situation,
     State,
     from_seconds,
+    is_dropped_again,
     is_purged,
     seconds,
 )
@@ -377,6 +378,8 @@ def generation_at_home(context: Context, home: NameSnapshot, *, abandoned: bool 
     if marked is not None and marked.state in {State.DELETED, State.REVIVING, State.PURGING}:
         control = marked.control
         dropped = _dropped_control(control)
+        if mark is not None and mark.modified is not None and is_dropped_again(marked, mark):
+            return Generation(table_id, replace(control, ttl=mark.ttl), mark.modified, home=home)
         if dropped.state is State.DELETED:
             since = dropped.since if dropped.since is not None else None
             at = dropped.deleted_at or (from_seconds(since) if since is not None else marked.modified)
@@ -404,8 +407,9 @@ def all_generations(context: Context, *, abandoned: bool = False) -> list[Genera
     names: set[str] = set()
     if context.dir_listing:
         listing = list_root(context)
-        # A marker without a directory: a purge that died had removed the files.
         names |= listing.hidden() & (listing.directories | listing.markers.keys())
+        if abandoned:
+            names |= listing.claimed()  # a purge that died may have removed directory and marker
     found: list[Generation] = []
     if snapshot is not None:
         rows = snapshot.dropped()

@@ -295,6 +295,14 @@ def counts(marked: Marked | None, mark: Mark | None) -> bool:
     return mark.after == undid(marked)
 
 
+def is_dropped_again(marked: Marked, mark: Mark) -> bool:
+    """Tell whether another client undropped the table and then dropped it, which no verb has adopted yet."""
+    if marked.state is not State.DELETED or not mark.is_foreign:
+        return False
+    # What was adopted is older than the arbiter that says so.
+    return marked.modified is not None and mark.modified is not None and mark.modified > marked.modified
+
+
 def situation(marked: Marked | None, mark: Mark | None, timing: Timing) -> Situation:
     """Return what both mean together."""
     read_as = plain(marked)

@@ -70,7 +70,7 @@ class PurgeDropped:
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         """Return the names with a dropped table whose time has passed, oldest drop first."""
-        due = [each for each in all_generations(context) if self._is_due(context, each)]
+        due = [each for each in all_generations(context, abandoned=True) if self._is_due(context, each)]
         return list(dict.fromkeys(tuple(each.table_id.parts) for each in due))
 
     def plan(self, context: Context, table: tuple[str, ...]) -> PurgedInPlace | PurgedInTasks | None:
