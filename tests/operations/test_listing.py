@@ -497,7 +497,7 @@ def changed(place: Place, *, put: list[str], remove: list[str]) -> Iterator[None
         for key in put:
             place.remove(key)
         for key in remove:
-            place.put(key)
+            place.put(key, FLAG if key == ".relance-root" else b"")
 
 
 @pytest.mark.deep

@@ -17,7 +17,7 @@ import lance
 from relance.catalog.context import Context
 from relance.catalog.manifest.row import ObjectType
 from relance.catalog.manifest.schema import MANIFEST_DIRECTORY
-from relance.errors import InvalidInputError, InvalidTableStateError, RelanceError
+from relance.errors import InvalidInputError, InvalidTableStateError, RelanceError, TableNotFoundError
 from relance.lance_io import lance_errors, open_at
 from relance.locations import VERSIONS_DIRECTORY, Scheme, directory_of_location
 
@@ -98,6 +98,8 @@ def _look_at(context: Context, session: lance.Session | None, directory: str) ->
             return None  # not a table, or one that is being purged
         try:
             bases = _bases(context, session, directory)
+        except TableNotFoundError:
+            return None  # it has no version: a copy under way, or what a purge has left
         except RelanceError as cause:
             if attempt < _ATTEMPTS - 1:
                 continue  # its files may be going under our hands
