@@ -78,3 +78,8 @@ def test_unknown_storage_option_is_named_without_its_value(scheme: Scheme) -> No
 def test_storage_option_given_under_two_names_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="twice"):
         split_options(Scheme.S3, {"region": "a", "aws_region": "b"})
+
+
+def test_lease_of_no_time_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="claim_lease"):
+        parse_properties({"root": "/x", "claim_lease": "0s"})

@@ -23,6 +23,9 @@ _UNITS = {
 _DURATION_PART = re.compile(r"([0-9]+)\s*(ms|[wdhms])")
 _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}\s*)+")
 
+LONGEST = timedelta(days=365_000)
+"""Longer than anything is kept, and short enough to be added to any time of our centuries."""
+
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
 
@@ -139,7 +142,7 @@ def parse_properties(properties: Mapping[str, str]) -> Settings:
         vend_storage_options=_flag(properties, "vend_input_storage_options", default=True),
         drop_ttl=_span(properties, "drop_ttl", default=timedelta(days=7)),
         clock_skew=_span(properties, "clock_skew", default=timedelta(minutes=5)),
-        claim_lease=_span(properties, "claim_lease", default=timedelta(minutes=10)),
+        claim_lease=_lease(properties),
         request_age_bound=_span(properties, "request_age_bound", default=timedelta(minutes=15)),
         marker_quarantine=_span(properties, "marker_quarantine", default=timedelta(days=7)),
         table_version_management=managed,
@@ -186,19 +189,48 @@ def _span(properties: Mapping[str, str], name: str, *, default: timedelta) -> ti
     return default if value is None else parse_duration(value, what=f"property {name!r}")
 
 
-def parse_duration(text: str, *, what: str) -> timedelta:
+def _lease(properties: Mapping[str, str]) -> timedelta:
+    lease = _span(properties, "claim_lease", default=timedelta(minutes=10))
+    if not lease:
+        raise InvalidInputError("property 'claim_lease' must be longer than 0: nothing could be done in time")
+    return lease
+
+
+def parse_duration(text: str, *, what: str, longest: timedelta = LONGEST) -> timedelta:
     """Return the span that a text such as `7d`, `12h` or `1d 6h` means; a bare number is milliseconds.
 
     Raises:
-        InvalidInputError: it means none, or more than a timestamp can hold.
+        InvalidInputError: it means none, or more than `longest`.
     """
     plain = text.strip().lower()
     try:
         if plain.isascii() and plain.isdecimal():
-            return timedelta(milliseconds=int(plain))
+            return require_duration(timedelta(milliseconds=int(plain)), what=what, longest=longest)
         if _DURATION.fullmatch(plain):
             parts = _DURATION_PART.findall(plain)
-            return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
-    except OverflowError:
-        raise InvalidInputError(f"{what} is out of range: {text!r}") from None
+            span = sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
+            return require_duration(span, what=what, longest=longest)
+    except (OverflowError, ValueError):  # the second: int() refuses thousands of digits
+        raise out_of_range(text, what=what) from None
     raise InvalidInputError(f"{what} is not a duration: {text!r}; use a value like 7d, 12h, 30m or 90s")
+
+
+def require_duration(span: timedelta, *, what: str, longest: timedelta = LONGEST) -> timedelta:
+    """Return a span that a caller gave.
+
+    Raises:
+        InvalidInputError: it is no timedelta, is negative, or is more than `longest`.
+    """
+    if not isinstance(span, timedelta):
+        raise InvalidInputError(f"{what} must be a timedelta, got {span!r}")
+    if span < timedelta(0):
+        raise InvalidInputError(f"{what} must not be negative, got {span}")
+    if span > longest:
+        raise out_of_range(str(span), what=what)
+    return span
+
+
+def out_of_range(text: str, *, what: str) -> InvalidInputError:
+    """Return the error for a duration that is too long; even a text of any length is shown briefly."""
+    shown = text if len(text) <= 40 else text[:40] + "…"
+    return InvalidInputError(f"{what} is out of range: {shown!r}; use at most {LONGEST.days}d")

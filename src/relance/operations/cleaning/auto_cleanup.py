@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
+from fractions import Fraction
 
 from relance.catalog.context import Context
-from relance.config import parse_duration
+from relance.config import out_of_range, require_duration
 from relance.errors import InvalidInputError
 from relance.identifiers import TableId
 from relance.lance_io import lance_errors
@@ -14,6 +16,30 @@ from relance.operations.targets import after_write, open_for_reading, open_for_w
 
 INTERVAL = "lance.auto_cleanup.interval"
 OLDER_THAN = "lance.auto_cleanup.older_than"
+
+_MICROSECOND = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
+
+# The names and lengths of Lance's parser, which is the Rust crate humantime; letter case counts: m is a
+# minute and M a month.
+_UNITS: dict[str, Fraction] = {
+    name: Fraction(seconds)
+    for names, seconds in (
+        ("nanos nsec ns", Fraction(1, 1_000_000_000)),
+        ("usec us µs", Fraction(1, 1_000_000)),
+        ("millis msec ms", Fraction(1, 1000)),
+        ("seconds second secs sec s", 1),
+        ("minutes minute mins min m", 60),
+        ("hours hour hrs hr h", 3600),
+        ("days day d", 86_400),
+        ("weeks week wks wk w", 7 * 86_400),
+        ("months month M", 2_630_016),
+        ("years year yrs yr y", 31_557_600),
+    )
+    for name in names.split()
+}
+_NUMBER = r"[0-9][0-9\s]*(?:\.[0-9][0-9\s]*)?"
+_PART = re.compile(rf"({_NUMBER})({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-zµ])\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +55,7 @@ def get_auto_cleanup(context: Context, table_id: TableId) -> AutoCleanup | None:
 
     Raises:
         TableNotFoundError: there is no such table, or it has no version.
+        InvalidInputError: a value is none that Lance can read, so that it cleans up nothing.
     """
     target = open_for_reading(context, table_id.parts)
     with lance_errors(f"table id '{table_id}'", target.options):
@@ -39,7 +66,7 @@ def get_auto_cleanup(context: Context, table_id: TableId) -> AutoCleanup | None:
         interval = int(config[INTERVAL])
     except ValueError as cause:
         raise InvalidInputError(f"config {INTERVAL!r} is not a number: {config[INTERVAL]!r}") from cause
-    return AutoCleanup(interval, parse_duration(config[OLDER_THAN], what=f"config {OLDER_THAN!r}"))
+    return AutoCleanup(interval, parse_lance_duration(config[OLDER_THAN], what=f"config {OLDER_THAN!r}"))
 
 
 def set_auto_cleanup(context: Context, table_id: TableId, wanted: AutoCleanup | None) -> int:
@@ -47,19 +74,42 @@ def set_auto_cleanup(context: Context, table_id: TableId, wanted: AutoCleanup | 
 
     Raises:
         TableNotFoundError: there is no such table, or it has no version.
-        InvalidInputError: the interval is not positive, or the age is negative.
+        InvalidInputError: the interval is not positive, or the age is negative or out of range.
     """
-    if wanted is not None and (wanted.interval < 1 or wanted.older_than < timedelta(0)):
-        raise InvalidInputError(
-            f"auto cleanup needs an interval of at least 1 and an age that is not negative, got {wanted}"
-        )
+    if wanted is not None:
+        require_duration(wanted.older_than, what="older_than of auto cleanup")
+        if wanted.interval < 1:
+            raise InvalidInputError(f"auto cleanup needs an interval of at least 1, got {wanted.interval}")
     target = open_for_writing(context, table_id.parts)
     dataset = target.dataset
     with lance_errors(f"table id '{table_id}'", target.options):
         if wanted is None:
             dataset.delete_config_keys([key for key in (INTERVAL, OLDER_THAN) if key in dataset.config()])
         else:
-            seconds = round(wanted.older_than.total_seconds())
-            dataset.update_config({INTERVAL: str(wanted.interval), OLDER_THAN: f"{seconds}s"})
+            age = wanted.older_than
+            text = f"{age // _SECOND}s" if not age.microseconds else f"{age // _MICROSECOND}us"
+            dataset.update_config({INTERVAL: str(wanted.interval), OLDER_THAN: text})
     after_write(context, target.found, None)
     return int(dataset.version)
+
+
+def parse_lance_duration(text: str, *, what: str) -> timedelta:
+    """Return the span that Lance reads in a text such as `14days` or `1day 2h`, to the microsecond.
+
+    Raises:
+        InvalidInputError: Lance reads none, or it is out of range.
+    """
+    parts, at = [], len(text) - len(text.lstrip())
+    while part := _PART.match(text, at):
+        parts.append(("".join(part[1].split()), _UNITS[part[2]]))
+        at = part.end()
+    if text != "0" and (at < len(text) or not text.strip()):
+        raise InvalidInputError(
+            f"{what} is none of Lance's durations: {text!r}. Lance cleans up nothing until set_auto_cleanup "
+            "sets a duration such as 14days, or None"
+        )
+    try:
+        seconds = sum((Fraction(number) * unit for number, unit in parts), Fraction(0))
+        return require_duration(seconds * 1_000_000 // 1 * _MICROSECOND, what=what)
+    except (OverflowError, ValueError):  # the second: int() refuses thousands of digits
+        raise out_of_range(text, what=what) from None
