@@ -15,6 +15,7 @@ Fields = Mapping[str, Any]
 """A request as a dictionary."""
 
 RequestT = TypeVar("RequestT", bound=BaseModel)
+ResponseT = TypeVar("ResponseT", bound=BaseModel)
 ModeT = TypeVar("ModeT", bound=StrEnum)
 
 
@@ -41,6 +42,25 @@ def _fields(request: object) -> Mapping[str, Any]:
     if isinstance(request, BaseModel):
         return request.model_dump(by_alias=True)
     raise InvalidInputError(f"a request must be a model or a dictionary, got {type(request).__name__}")
+
+
+class DictResponse(dict[str, Any]):
+    """The response to a plain dictionary where native responds with one; the model's attributes work too."""
+
+    def __init__(self, response: BaseModel) -> None:
+        super().__init__(response.model_dump(exclude_none=True))
+        self._response = response
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._response, name)
+
+    def __reduce__(self) -> tuple[type[DictResponse], tuple[BaseModel]]:
+        return (DictResponse, (self._response,))
+
+
+def in_kind(request: object, response: ResponseT) -> ResponseT | DictResponse:
+    """Return a response in the kind of its request: a dictionary for a dictionary."""
+    return DictResponse(response) if isinstance(request, Mapping) else response
 
 
 def parse_mode(text: str | None, modes: type[ModeT], *, default: ModeT) -> ModeT:
