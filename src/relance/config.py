@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from relance.errors import InvalidInputError, UnsupportedOperationError
+from relance.errors import InvalidInputError, RelanceError, UnsupportedOperationError
 
 STORAGE_PREFIX = "storage."
 
@@ -73,18 +75,84 @@ class StorageOptions(dict[str, str]):
     def secrets(self) -> Iterator[str]:
         """Yield the values that must not reach a message or a log."""
         for key, value in self.items():
-            if value and any(word in key.lower() for word in ("key", "secret", "token", "password", "sas")):
+            inside = _secrets_inside(value)
+            yield from inside
+            if inside or any(word in key.lower() for word in _SECRET_WORDS):
                 yield value
-            if "://" in value and "@" in value:
-                yield value.partition("://")[2].rpartition("@")[
-                    0
-                ]  # user and password of an endpoint or proxy
 
     def redact(self, text: str) -> str:
-        """Return `text` with every secret value blotted out."""
-        for secret in sorted(self.secrets(), key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
+        """Return `text` without these secrets, however they are encoded, and without anyone's signatures.
+
+        Every message that quotes a library passes through here before it is cut.
+        """
+        spellings = {spelling for secret in self.secrets() for spelling in _spellings(secret)}
+        for spelling in sorted(spellings - {""}, key=len, reverse=True):
+            # %2B and %2b are the same character.
+            flags = re.IGNORECASE if "%" in spelling else 0
+            text = re.sub(re.escape(spelling), "***", text, flags=flags)
+        text = _PRIVATE_KEY.sub("***", text)
+        return _SIGNATURE.sub(r"\1***", text)
+
+    def hide_in(self, error: BaseException) -> None:
+        """Redact an error and what it was caused by, so that no traceback shows a secret either."""
+        each: BaseException | None = error
+        while each is not None:
+            text = str(each)
+            redacted = self.redact(text)
+            if redacted != text:
+                each.args = (redacted,)
+            if isinstance(each, RelanceError):
+                each.detail = self.redact(each.detail)
+            each = each.__cause__ or each.__context__
+
+
+_SECRET_WORDS = ("key", "secret", "token", "password", "sas")
+_USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/@\s]+)@")
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+)
+_SIGNATURE = re.compile(
+    r"((?:\b|%26|%3F)(?:sig|(?:x-amz|x-goog)-(?:signature|security-token|credential)|access_token)(?:=|%3D))[^&\s\"'<>\\]+",
+    re.IGNORECASE,
+)
+"""The parameters of a URL that let whoever reads them in."""
+
+
+def _secrets_inside(value: str) -> list[str]:
+    """Return what is secret in a value by its form: a password, a signature, the key in a JSON document."""
+    found = _USER_INFO.findall(value)
+    found += [part.partition("=")[2] for part in value.split("&") if part.lstrip("?").startswith("sig=")]
+    if value.lstrip().startswith("{"):
+        try:
+            document = json.loads(value)
+        except ValueError:
+            return [*found, value]  # half a document: none of it may be shown
+        found.append(value)
+        for key, member in document.items():
+            if isinstance(member, str) and any(word in key.lower() for word in _SECRET_WORDS):
+                # A library may name a single line of it.
+                found += [member, *(line for line in member.splitlines() if _LINE.fullmatch(line))]
+    return found
+
+
+_LINE = re.compile(r"[^-\s]{8,}")
+"""A line of a key. Shorter ones are no secret, and hiding them would hide ordinary words."""
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """Yield a secret as libraries quote it: in a URL, in JSON, as a literal, on one line."""
+    for plain in {secret, unquote(secret), unquote_plus(secret)}:
+        yield plain
+        for encoded in (
+            *(quote(plain, safe=safe) for safe in ("", "/", "/:", "=&", "/=&:")),
+            quote_plus(plain),
+        ):
+            yield encoded
+            yield quote(encoded, safe="")
+        for literal in (json.dumps(plain)[1:-1], repr(plain)[1:-1]):
+            yield literal
+            yield json.dumps(literal)[1:-1]
+        yield " ".join(plain.split())
 
 
 @dataclass(frozen=True, slots=True)
