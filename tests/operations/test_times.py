@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support.internals import context_of
 from tests.support.roots import ipc
 
 from relance import AutoCleanup, CleanupPolicy, CleanupPolicyBuilder, DirectoryNamespace
@@ -52,7 +53,7 @@ TEXTS: dict[str, Use] = {
     "cleanup_old_versions": lambda lake, text: lake.cleanup_old_versions(["t"], text),
     "drop_table": lambda lake, text: lake.drop_table({"id": ["t"], "context": {"ttl_ms": text}}),
     "drop_namespace": lambda lake, text: lake.drop_namespace({"id": ["n"], "context": {"ttl_ms": text}}),
-    "set_drop_ttl": lambda lake, text: set_drop_ttl(lake._context, ["t"], text),
+    "set_drop_ttl": lambda lake, text: set_drop_ttl(context_of(lake), ["t"], text),
     **{name: _opened_with(name) for name in PROPERTIES},
 }
 

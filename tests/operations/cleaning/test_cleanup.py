@@ -222,7 +222,45 @@ class TestAutoCleanup:
         with pytest.raises(InvalidInputError, match=r"'7'.*set_auto_cleanup"):
             lake.catalog.get_auto_cleanup(ID)
 
-    @pytest.mark.parametrize("wanted", [AutoCleanup(0, timedelta(1)), AutoCleanup(1, timedelta(-1))])
+    @pytest.mark.parametrize(
+        "wanted",
+        [AutoCleanup(50, retain_versions=2), AutoCleanup(50, timedelta(7), 2), AutoCleanup(50, timedelta(7))],
+    )
+    def test_each_setting_replaces_the_one_before(self, lake: VersionedTable, wanted: AutoCleanup) -> None:
+        lake.make([1])
+        assert lake.catalog.set_auto_cleanup(ID, AutoCleanup(1, timedelta(1), 5)) == 2
+        assert lake.catalog.set_auto_cleanup(ID, wanted) == 3, "in one commit, in which both rules hold"
+        assert lake.catalog.get_auto_cleanup(ID) == wanted
+        assert len(lake.dataset().versions()) == 3
+
+    def test_lance_keeps_as_many_versions_as_auto_cleanup_says(self, lake: VersionedTable) -> None:
+        lake.make([1])
+        lake.catalog.set_auto_cleanup(ID, AutoCleanup(1, retain_versions=3))
+        for value in range(2, 8):
+            lake.append(value)
+        assert [each["version"] for each in lake.dataset().versions()] == [6, 7, 8]
+
+    def test_cleanup_that_others_set_without_a_rule_is_shown(self, lake: VersionedTable) -> None:
+        lake.make([1])
+        lake.dataset().update_config({"lance.auto_cleanup.interval": "5"})
+        assert lake.catalog.get_auto_cleanup(ID) == AutoCleanup(5)
+
+    @pytest.mark.parametrize("interval", ["x", "-1", "1.5", "", "9" * 5000])
+    def test_unreadable_interval_is_an_error(self, lake: VersionedTable, interval: str) -> None:
+        lake.make([1])
+        lake.dataset().update_config({"lance.auto_cleanup.interval": interval})
+        with pytest.raises(InvalidInputError, match="set_auto_cleanup"):
+            lake.catalog.get_auto_cleanup(ID)
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [
+            AutoCleanup(0, timedelta(1)),
+            AutoCleanup(1, timedelta(-1)),
+            AutoCleanup(1, retain_versions=0),
+            AutoCleanup(1),
+        ],
+    )
     def test_invalid_auto_cleanup_settings_are_refused(
         self, lake: VersionedTable, wanted: AutoCleanup
     ) -> None:
