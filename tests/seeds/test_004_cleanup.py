@@ -420,8 +420,13 @@ def test_builder_sets_the_timestamp(table: VersionedTable) -> None:
 
 
 @holds(Page.CLEANUP, "Keep only the last N versions")
-@pytest.mark.parametrize(("n", "left"), [(1, [6]), (5, [2, 3, 4, 5, 6]), (6, [1, 2, 3, 4, 5, 6])])
-def test_builder_keeps_the_last_n_versions(table: VersionedTable, n: int, left: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("n", "left"), [(1, [6]), (5, [2, 3, 4, 5, 6]), (6, [1, 2, 3, 4, 5, 6]), (9, [1, 2, 3, 4, 5, 6])]
+)
+def test_builder_keeps_the_last_n_versions(
+    table: VersionedTable, clock: ManualClock, n: int, left: list[int]
+) -> None:
+    clock.advance(30 * DAY)  # without any rule, all would go
     policy = CleanupPolicyBuilder().retain_n_versions(lance.dataset(table.uri), n).build()
     table.catalog.cleanup_with_policy(ID, policy)
     assert table.versions() == left
