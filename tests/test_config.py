@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import traceback
 from datetime import timedelta
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 
@@ -51,6 +54,99 @@ def test_storage_options_never_show_their_values() -> None:
     assert dict(options)["secret_access_key"] == "hunter2"
 
 
+PRIVATE_KEY = (
+    "-----BEGIN PRIVATE KEY-----\nMIIEfirstline+of/it\nsecondlineofit==\n-----END PRIVATE KEY-----\n"
+)
+ACCOUNT = {
+    "type": "service_account",
+    "private_key_id": "4f1d2c3b",
+    "private_key": PRIVATE_KEY,
+    "client_id": "7",
+}
+SIGNATURE = "a+b/c d=="
+SAS = f"sv=2022-11-02&se=2030-01-01T00%3A00%3A00Z&sig={quote(SIGNATURE, safe='')}"
+
+
+@pytest.mark.parametrize("option", ["service_account", "application_credentials", "service_account_key"])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        json.dumps(ACCOUNT),
+        json.dumps(json.dumps(ACCOUNT)),
+        repr(json.dumps(ACCOUNT)),
+        json.dumps(ACCOUNT["private_key"]),
+        PRIVATE_KEY,
+        " ".join(PRIVATE_KEY.split()),
+        PRIVATE_KEY.splitlines()[1],
+        PRIVATE_KEY[:60],
+        "key 4f1d2c3b is disabled",
+    ],
+)
+def test_inline_service_account_is_never_shown(option: str, shown: str) -> None:
+    text = StorageOptions({option: json.dumps(ACCOUNT)}).redact(f"cannot use {shown} in eu")
+    assert text.startswith("cannot use ")
+    assert "***" in text
+    for secret in ("MIIE", "firstline", "secondline", "4f1d2c3b"):
+        assert secret not in text
+
+
+def test_half_a_service_account_is_hidden_whole() -> None:
+    half = json.dumps(ACCOUNT)[:-30]
+    assert StorageOptions({"service_account": half}).redact(f"no file {half}: x") == "no file ***: x"
+
+
+@pytest.mark.parametrize("given", [SAS, f"?{SAS}", unquote(SAS), SAS.replace("%2B", "%2b")])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        SAS,
+        unquote(SAS),
+        quote(SAS, safe=""),
+        quote(unquote(SAS), safe="=&"),
+        SAS.replace("%2B", "%2b"),
+        f"https://acc.blob/c?restype=container&{SAS.partition('&')[2]}",
+        f"https://acc.blob/c?sig={quote_plus(SIGNATURE)}&sv=2022-11-02",
+        f"sent {SIGNATURE}",
+    ],
+)
+def test_sas_token_is_never_shown_however_it_is_encoded(given: str, shown: str) -> None:
+    text = StorageOptions({"sas_token": given}).redact(f"403 for {shown} (retried)")
+    assert text.startswith("403 for ")
+    assert text.endswith("(retried)")
+    for secret in (SIGNATURE, "a+b", "a%2B", "a%2b", "%252B", "c d==", "%20d"):
+        assert secret not in text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://b.s3/k?X-Amz-Credential=AKIA&X-Amz-Signature=0badcafe&x=1",
+        "https://acc.blob/c?sv=1&sig=0badcafe",
+        "https://storage/k?X-Goog-Signature=0badcafe",
+        "https://b.s3/k?X-Amz-Security-Token=0badcafe%2B",
+    ],
+)
+def test_signatures_of_urls_are_never_shown_even_when_nobody_gave_them(url: str) -> None:
+    assert "0badcafe" not in StorageOptions().redact(f"GET {url} failed")
+    assert "AKIA" not in StorageOptions().redact(f"GET {url} failed")
+
+
+def test_ordinary_texts_stay_as_they_are() -> None:
+    text = "table id 't' (signature of the schema, sign=1, design=2): {'a': 1} @ s3://b/p 100%"
+    assert StorageOptions({"region": "eu", "proxy_url": "http://host:1"}).redact(text) == text
+    assert StorageOptions({"secret_access_key": ""}).redact(text) == text
+
+
+def test_errors_of_a_library_and_their_causes_are_redacted() -> None:
+    secret = "hunter2"
+    cause = OSError(f"GET with {secret}")
+    error = InvalidInputError(f"bad: {cause}")
+    error.__cause__ = cause
+    StorageOptions({"secret_access_key": secret}).hide_in(error)
+    assert secret not in "".join(traceback.format_exception(error))
+    assert error.detail == "bad: GET with ***"
+
+
 def test_storage_options_are_split_by_consumer() -> None:
     split = split_options(
         Scheme.S3,
@@ -78,3 +174,8 @@ def test_unknown_storage_option_is_named_without_its_value(scheme: Scheme) -> No
 def test_storage_option_given_under_two_names_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="twice"):
         split_options(Scheme.S3, {"region": "a", "aws_region": "b"})
+
+
+def test_lease_of_no_time_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="claim_lease"):
+        parse_properties({"root": "/x", "claim_lease": "0s"})

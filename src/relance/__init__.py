@@ -6,19 +6,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relance.catalog.resolve import Exists, NotFound, SoftDeleted
     from relance.namespace import DirectoryNamespace
     from relance.operations.cleaning.auto_cleanup import AutoCleanup
+    from relance.operations.cleaning.cleanup import RemovalStats
     from relance.operations.cleaning.policy import CleanupPolicy, CleanupPolicyBuilder
 
 __version__ = "0.1.0"
 
-__all__ = ["AutoCleanup", "CleanupPolicy", "CleanupPolicyBuilder", "DirectoryNamespace", "__version__"]
+__all__ = [
+    "AutoCleanup",
+    "CleanupPolicy",
+    "CleanupPolicyBuilder",
+    "DirectoryNamespace",
+    "Exists",
+    "NotFound",
+    "RemovalStats",
+    "SoftDeleted",
+    "__version__",
+]
 
 _HOMES = {
     "AutoCleanup": "relance.operations.cleaning.auto_cleanup",
     "CleanupPolicy": "relance.operations.cleaning.policy",
     "CleanupPolicyBuilder": "relance.operations.cleaning.policy",
     "DirectoryNamespace": "relance.namespace",
+    "Exists": "relance.catalog.resolve",
+    "NotFound": "relance.catalog.resolve",
+    "RemovalStats": "relance.operations.cleaning.cleanup",
+    "SoftDeleted": "relance.catalog.resolve",
 }
 
 

@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from relance.errors import InvalidInputError
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SINCE_BOOT: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """On Linux the monotonic clock stands still while the machine sleeps, and this one does not."""
@@ -59,3 +61,23 @@ def to_millis(moment: datetime) -> int:
 def from_millis(millis: int) -> datetime:
     """Return the UTC moment that is `millis` milliseconds after the Unix epoch."""
     return _EPOCH + timedelta(milliseconds=millis)
+
+
+def require_moment(moment: datetime, *, what: str) -> datetime:
+    """Return a moment that a caller gave, in UTC.
+
+    Raises:
+        InvalidInputError: it is no datetime, has no time zone, or is none in UTC.
+    """
+    if not isinstance(moment, datetime):
+        raise InvalidInputError(f"{what} must be a datetime with a time zone, got {moment!r}")
+    if moment.utcoffset() is None:
+        raise InvalidInputError(
+            f"{what} {moment} has no time zone: use datetime.now(UTC), or .astimezone() for local time"
+        )
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInputError(
+            f"{what} {moment} is out of range: use a time between the years 1 and 9999"
+        ) from None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from relance.errors import InvalidInputError, UnsupportedOperationError
+from relance.errors import InvalidInputError, RelanceError, UnsupportedOperationError
 
 STORAGE_PREFIX = "storage."
 
@@ -22,6 +24,9 @@ _UNITS = {
 }
 _DURATION_PART = re.compile(r"([0-9]+)\s*(ms|[wdhms])")
 _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}\s*)+")
+
+LONGEST = timedelta(days=365_000)
+"""Longer than anything is kept, and short enough to be added to any time of our centuries."""
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
@@ -70,18 +75,84 @@ class StorageOptions(dict[str, str]):
     def secrets(self) -> Iterator[str]:
         """Yield the values that must not reach a message or a log."""
         for key, value in self.items():
-            if value and any(word in key.lower() for word in ("key", "secret", "token", "password", "sas")):
+            inside = _secrets_inside(value)
+            yield from inside
+            if inside or any(word in key.lower() for word in _SECRET_WORDS):
                 yield value
-            if "://" in value and "@" in value:
-                yield value.partition("://")[2].rpartition("@")[
-                    0
-                ]  # user and password of an endpoint or proxy
 
     def redact(self, text: str) -> str:
-        """Return `text` with every secret value blotted out."""
-        for secret in sorted(self.secrets(), key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
+        """Return `text` without these secrets, however they are encoded, and without anyone's signatures.
+
+        Every message that quotes a library passes through here before it is cut.
+        """
+        spellings = {spelling for secret in self.secrets() for spelling in _spellings(secret)}
+        for spelling in sorted(spellings - {""}, key=len, reverse=True):
+            # %2B and %2b are the same character.
+            flags = re.IGNORECASE if "%" in spelling else 0
+            text = re.sub(re.escape(spelling), "***", text, flags=flags)
+        text = _PRIVATE_KEY.sub("***", text)
+        return _SIGNATURE.sub(r"\1***", text)
+
+    def hide_in(self, error: BaseException) -> None:
+        """Redact an error and what it was caused by, so that no traceback shows a secret either."""
+        each: BaseException | None = error
+        while each is not None:
+            text = str(each)
+            redacted = self.redact(text)
+            if redacted != text:
+                each.args = (redacted,)
+            if isinstance(each, RelanceError):
+                each.detail = self.redact(each.detail)
+            each = each.__cause__ or each.__context__
+
+
+_SECRET_WORDS = ("key", "secret", "token", "password", "sas")
+_USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/@\s]+)@")
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+)
+_SIGNATURE = re.compile(
+    r"((?:\b|%26|%3F)(?:sig|(?:x-amz|x-goog)-(?:signature|security-token|credential)|access_token)(?:=|%3D))[^&\s\"'<>\\]+",
+    re.IGNORECASE,
+)
+"""The parameters of a URL that let whoever reads them in."""
+
+
+def _secrets_inside(value: str) -> list[str]:
+    """Return what is secret in a value by its form: a password, a signature, the key in a JSON document."""
+    found = _USER_INFO.findall(value)
+    found += [part.partition("=")[2] for part in value.split("&") if part.lstrip("?").startswith("sig=")]
+    if value.lstrip().startswith("{"):
+        try:
+            document = json.loads(value)
+        except ValueError:
+            return [*found, value]  # half a document: none of it may be shown
+        found.append(value)
+        for key, member in document.items():
+            if isinstance(member, str) and any(word in key.lower() for word in _SECRET_WORDS):
+                # A library may name a single line of it.
+                found += [member, *(line for line in member.splitlines() if _LINE.fullmatch(line))]
+    return found
+
+
+_LINE = re.compile(r"[^-\s]{8,}")
+"""A line of a key. Shorter ones are no secret, and hiding them would hide ordinary words."""
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """Yield a secret as libraries quote it: in a URL, in JSON, as a literal, on one line."""
+    for plain in {secret, unquote(secret), unquote_plus(secret)}:
+        yield plain
+        for encoded in (
+            *(quote(plain, safe=safe) for safe in ("", "/", "/:", "=&", "/=&:")),
+            quote_plus(plain),
+        ):
+            yield encoded
+            yield quote(encoded, safe="")
+        for literal in (json.dumps(plain)[1:-1], repr(plain)[1:-1]):
+            yield literal
+            yield json.dumps(literal)[1:-1]
+        yield " ".join(plain.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +210,7 @@ def parse_properties(properties: Mapping[str, str]) -> Settings:
         vend_storage_options=_flag(properties, "vend_input_storage_options", default=True),
         drop_ttl=_span(properties, "drop_ttl", default=timedelta(days=7)),
         clock_skew=_span(properties, "clock_skew", default=timedelta(minutes=5)),
-        claim_lease=_span(properties, "claim_lease", default=timedelta(minutes=10)),
+        claim_lease=_lease(properties),
         request_age_bound=_span(properties, "request_age_bound", default=timedelta(minutes=15)),
         marker_quarantine=_span(properties, "marker_quarantine", default=timedelta(days=7)),
         table_version_management=managed,
@@ -186,19 +257,48 @@ def _span(properties: Mapping[str, str], name: str, *, default: timedelta) -> ti
     return default if value is None else parse_duration(value, what=f"property {name!r}")
 
 
-def parse_duration(text: str, *, what: str) -> timedelta:
+def _lease(properties: Mapping[str, str]) -> timedelta:
+    lease = _span(properties, "claim_lease", default=timedelta(minutes=10))
+    if not lease:
+        raise InvalidInputError("property 'claim_lease' must be longer than 0: nothing could be done in time")
+    return lease
+
+
+def parse_duration(text: str, *, what: str, longest: timedelta = LONGEST) -> timedelta:
     """Return the span that a text such as `7d`, `12h` or `1d 6h` means; a bare number is milliseconds.
 
     Raises:
-        InvalidInputError: it means none, or more than a timestamp can hold.
+        InvalidInputError: it means none, or more than `longest`.
     """
     plain = text.strip().lower()
     try:
         if plain.isascii() and plain.isdecimal():
-            return timedelta(milliseconds=int(plain))
+            return require_duration(timedelta(milliseconds=int(plain)), what=what, longest=longest)
         if _DURATION.fullmatch(plain):
             parts = _DURATION_PART.findall(plain)
-            return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
-    except OverflowError:
-        raise InvalidInputError(f"{what} is out of range: {text!r}") from None
+            span = sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
+            return require_duration(span, what=what, longest=longest)
+    except (OverflowError, ValueError):  # the second: int() refuses thousands of digits
+        raise out_of_range(text, what=what) from None
     raise InvalidInputError(f"{what} is not a duration: {text!r}; use a value like 7d, 12h, 30m or 90s")
+
+
+def require_duration(span: timedelta, *, what: str, longest: timedelta = LONGEST) -> timedelta:
+    """Return a span that a caller gave.
+
+    Raises:
+        InvalidInputError: it is no timedelta, is negative, or is more than `longest`.
+    """
+    if not isinstance(span, timedelta):
+        raise InvalidInputError(f"{what} must be a timedelta, got {span!r}")
+    if span < timedelta(0):
+        raise InvalidInputError(f"{what} must not be negative, got {span}")
+    if span > longest:
+        raise out_of_range(str(span), what=what)
+    return span
+
+
+def out_of_range(text: str, *, what: str) -> InvalidInputError:
+    """Return the error for a duration that is too long; even a text of any length is shown briefly."""
+    shown = text if len(text) <= 40 else text[:40] + "…"
+    return InvalidInputError(f"{what} is out of range: {shown!r}; use at most {LONGEST.days}d")

@@ -50,12 +50,12 @@ def lance_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
     """Turn what pylance raises, which is any of three builtin classes, into our errors."""
     try:
         yield
-    except RelanceError:
+    except RelanceError as error:
+        StorageOptions(options).hide_in(error)  # it may quote what Lance said
         raise
     except (OSError, ValueError, RuntimeError) as cause:
-        text = StorageOptions(options).redact(str(cause))
-        if text != str(cause):
-            cause.args = (text,)
+        StorageOptions(options).hide_in(cause)
+        text = str(cause)
         if _CONFLICT.search(text):
             raise ConcurrentModificationError(f"{what}: {first_line(text)}") from cause
         known = error_for_text(text, where=what)

@@ -152,8 +152,17 @@ def directory_of_location(location: str, *, root_uri: str) -> str:
     if relative.startswith(base):
         relative = relative[len(base) :]
     relative = relative.rstrip("/")
+    # The first words are native's own, by which its users' tests recognise the refusal.
     if "://" in relative or relative.startswith("/"):
-        raise InvalidInputError(f"location {location!r} is outside the root {root_uri!r}")
-    if not relative or any(part in {"", ".", ".."} for part in relative.split("/")):
+        kind = "paths" if relative.startswith("/") else "URIs"
+        raise InvalidInputError(
+            f"Absolute {kind} are not allowed: location {location!r} is outside the root {root_uri!r}; "
+            "use one below it"
+        )
+    if ".." in re.split(r"[/\\]", relative):
+        raise InvalidInputError(
+            f"Path traversal is not allowed: location {location!r} contains '..'; use one below the root"
+        )
+    if not relative or any(part in {"", "."} for part in relative.split("/")):
         raise InvalidInputError(f"location {location!r} is not a directory below the root")
     return relative

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 
 from lance_namespace import (
     BatchCommitTablesRequest,
@@ -69,7 +69,7 @@ from relance.identifiers import parse_namespace_id
 from relance.operations import batch_commit, lifecycle, tables, upkeep, versions
 from relance.operations.cleaning.methods import CleaningMethods
 from relance.operations.data.methods import DataMethods
-from relance.operations.requests import Fields, as_request
+from relance.operations.requests import DictResponse, Fields, as_request, in_kind
 from relance.operations.table.methods import TableMethods
 from relance.operations.transfer.methods import TransferMethods
 from relance.storage.checkup import Check, check_store
@@ -175,14 +175,27 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
     def list_table_versions(self, request: ListTableVersionsRequest | Fields) -> ListTableVersionsResponse:
         return versions.list_table_versions(self._context, as_request(ListTableVersionsRequest, request))
 
+    @overload
+    def describe_table_version(
+        self, request: DescribeTableVersionRequest
+    ) -> DescribeTableVersionResponse: ...
+    @overload
+    def describe_table_version(self, request: Fields) -> DictResponse: ...
     def describe_table_version(
         self, request: DescribeTableVersionRequest | Fields
-    ) -> DescribeTableVersionResponse:
+    ) -> DescribeTableVersionResponse | DictResponse:
         checked = as_request(DescribeTableVersionRequest, request)
-        return versions.describe_table_version(self._context, checked)
+        return in_kind(request, versions.describe_table_version(self._context, checked))
 
-    def create_table_version(self, request: CreateTableVersionRequest | Fields) -> CreateTableVersionResponse:
-        return versions.create_table_version(self._context, as_request(CreateTableVersionRequest, request))
+    @overload
+    def create_table_version(self, request: CreateTableVersionRequest) -> CreateTableVersionResponse: ...
+    @overload
+    def create_table_version(self, request: Fields) -> DictResponse: ...
+    def create_table_version(
+        self, request: CreateTableVersionRequest | Fields
+    ) -> CreateTableVersionResponse | DictResponse:
+        checked = as_request(CreateTableVersionRequest, request)
+        return in_kind(request, versions.create_table_version(self._context, checked))
 
     def batch_create_table_versions(
         self, request: BatchCreateTableVersionsRequest | Fields
@@ -190,11 +203,17 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         checked = as_request(BatchCreateTableVersionsRequest, request)
         return versions.batch_create_table_versions(self._context, checked)
 
+    @overload
+    def batch_delete_table_versions(
+        self, request: BatchDeleteTableVersionsRequest
+    ) -> BatchDeleteTableVersionsResponse: ...
+    @overload
+    def batch_delete_table_versions(self, request: Fields) -> DictResponse: ...
     def batch_delete_table_versions(
         self, request: BatchDeleteTableVersionsRequest | Fields
-    ) -> BatchDeleteTableVersionsResponse:
+    ) -> BatchDeleteTableVersionsResponse | DictResponse:
         checked = as_request(BatchDeleteTableVersionsRequest, request)
-        return versions.batch_delete_table_versions(self._context, checked)
+        return in_kind(request, versions.batch_delete_table_versions(self._context, checked))
 
     def batch_commit_tables(self, request: BatchCommitTablesRequest | Fields) -> BatchCommitTablesResponse:
         return batch_commit.batch_commit_tables(self._context, as_request(BatchCommitTablesRequest, request))

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from tests.support.roots import ipc
 
-from relance import AutoCleanup, DirectoryNamespace
+from relance import AutoCleanup, CleanupPolicy, DirectoryNamespace
 
 _ROWS = ipc(pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", "b", "c"]}))
 _MERGE = {"on": ["id"], "when_matched_update_all": True, "when_not_matched_insert_all": True}
@@ -101,8 +101,10 @@ def _versions(story: Steps, table: list[str]) -> None:
     step("get_auto_cleanup", table)
     step("validate_table", table)
     step("validate_table", table, every_version=True, when="every version")
-    step("cleanup_old_versions", table, retain_versions=2, dry_run=True, when="dry run")
-    step("cleanup_old_versions", table, retain_versions=2)
+    latest_two = CleanupPolicy(retain_versions=2)
+    step("cleanup_with_policy", table, latest_two, dry_run=True, when="dry run")
+    step("cleanup_with_policy", table, latest_two)
+    step("cleanup_old_versions", table)
 
 
 def _files(story: Steps, table: list[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -241,6 +243,23 @@ class TestEqualResponses:
             assert mine.manifest_size == native_one.manifest_size
             assert mine.timestamp_millis is not None
             assert abs(mine.timestamp_millis - native_one.timestamp_millis) <= 1
+
+    def test_versions_asked_for_with_a_dictionary_come_as_one(self, both: Both) -> None:
+        ours, theirs = both
+        dataset(ours, "first").insert(MORE_ROWS)
+        several: list[dict[str, Any]] = [{}, {"version": 1}, {"version": 2}]
+        for fields in several:
+            request = {"id": ["first"], **fields}
+            mine, native_one = ours.describe_table_version(request), theirs.describe_table_version(request)
+            assert isinstance(mine, dict)
+            assert mine.keys() == native_one.keys()
+            assert mine["version"].keys() == native_one["version"].keys()
+            for key in ("version", "manifest_path", "manifest_size"):
+                assert mine["version"][key] == native_one["version"][key]
+            assert json.loads(json.dumps(mine)) == mine == pickle.loads(pickle.dumps(mine))
+            assert mine.version.version == mine["version"]["version"]
+        nothing = {"id": ["first"], "ranges": [{"start_version": 100, "end_version": 200}]}
+        assert ours.batch_delete_table_versions(nothing) == theirs.batch_delete_table_versions(nothing)
 
     def test_declare_create_and_drop_responses_match_the_native_client(self, both: Both) -> None:
         acts: list[Callable[[Any, str], Any]] = [

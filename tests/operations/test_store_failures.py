@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import socket
@@ -37,6 +38,8 @@ from tests.support.roots import (
 from tests.support.servers import HOST
 
 from relance import DirectoryNamespace
+from relance.errors import InvalidInputError
+from relance.lance_io import lance_errors
 
 SECRET = "s3cr3t-Value/With+Odd=Characters"
 ACCESS_KEY = "AKIDONOTSHOWTHISKEY"
@@ -298,6 +301,21 @@ class TestSecrets:
                 assert SECRET not in text
                 assert ACCESS_KEY not in text
         assert all(answer.storage_options["secret_access_key"] == SECRET for answer in answers)
+
+    @pytest.mark.parametrize("option", ["service_account", "application_credentials", "service_account_key"])
+    def test_inline_service_account_is_never_shown(self, option: str) -> None:
+        account = {"type": "service_account", "private_key_id": ACCESS_KEY, "private_key": SECRET}
+        for text in (json.dumps(account), json.dumps(account)[:-3]):
+            with refused(INVALID_INPUT) as caught:
+                names(DirectoryNamespace(clock=None, root="gs://bucket/lake", **{f"storage.{option}": text}))
+            assert SECRET not in everything_said(caught.value)
+            assert ACCESS_KEY not in everything_said(caught.value)
+
+    def test_errors_raised_around_lance_hide_secrets_that_lance_quoted(self) -> None:
+        cause = OSError(f"GET with {SECRET}")
+        with pytest.raises(InvalidInputError) as caught, lance_errors("t", {"secret_access_key": SECRET}):
+            raise InvalidInputError(f"t: {cause}") from cause
+        assert SECRET not in everything_said(caught.value)
 
     def test_table_errors_show_no_secrets(self, secretive: DirectoryNamespace) -> None:
         create(secretive, "t")

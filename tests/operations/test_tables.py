@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -250,24 +251,55 @@ class TestVendedOptions:
         assert create(local.open(), "t").storage_options is None
         assert describe(local.open(), "t", vend_credentials=True).storage_options is None
 
-    def test_reprs_hide_vended_values_but_other_accessors_return_them(self, moto: S3Place) -> None:
+    def test_texts_hide_vended_values_and_data_carries_them(self, moto: S3Place) -> None:
         catalog = moto.open(**{"storage.secret_access_key": "do-not-show"})
         responses: list[Any] = [create(catalog, "t"), declare(catalog, "u"), describe(catalog, "t")]
         for response in responses:
-            assert response.storage_options["secret_access_key"] == "do-not-show"
-            assert response.model_dump()["storage_options"]["secret_access_key"] == "do-not-show"
-            assert response.to_dict()["storage_options"]["secret_access_key"] == "do-not-show"
-            for other in (
-                copy.deepcopy(response),
-                response.model_copy(),
-                pickle.loads(pickle.dumps(response)),
-            ):
-                assert other.storage_options["secret_access_key"] == "do-not-show"
-                for text in (
-                    repr(other),
-                    str(other),
-                    repr(other.storage_options),
-                    str(other.storage_options),
-                ):
-                    assert "do-not-show" not in text
-                    assert "secret_access_key" in text
+            pickled = pickle.loads(pickle.dumps(response))
+            others: list[Any] = [response, copy.deepcopy(response), response.model_copy(), pickled]
+            for other in others:
+                assert type(other) is type(response)
+                _assert_hidden_in_texts(other, other.storage_options)
+                for dumped in (other.model_dump(), other.model_dump(mode="json"), other.to_dict()):
+                    assert dumped["storage_options"]["secret_access_key"] == "do-not-show"
+                    _assert_hidden(repr(dumped), str(dumped["storage_options"]))
+                    # What pylance and lancedb do with every response, from threads of their own.
+                    assert "do-not-show" in json.dumps(dumped)
+
+    def test_texts_of_a_batch_hide_vended_values(self, moto: S3Place) -> None:
+        managed = {**MANAGED, "storage.secret_access_key": "do-not-show"}
+        response = moto.open(**managed).batch_commit_tables(
+            {"operations": [{"declare_table": {"id": ["t"]}}]}
+        )
+        (result,) = response.results
+        assert result.declare_table is not None
+        assert result.declare_table.storage_options is not None
+        assert result.declare_table.storage_options["secret_access_key"] == "do-not-show"
+        for each in (response, result, result.declare_table):
+            _assert_hidden_in_texts(each)
+            assert "do-not-show" in json.dumps(each.model_dump())
+            assert "do-not-show" in json.dumps(each.to_dict())
+
+
+MANAGED = {"manifest_enabled": "true", "table_version_management": "true"}
+
+
+def _assert_hidden_in_texts(response: Any, *others: Any) -> None:
+    _assert_hidden(
+        repr(response),
+        str(response),
+        response.to_str(),
+        response.to_json(),
+        response.model_dump_json(),
+        response.model_dump_json(by_alias=True, indent=2),
+        repr(response.model_dump()),
+        repr(response.to_dict()),
+        *(f"{each!r} {each}" for each in others),
+    )
+
+
+def _assert_hidden(*texts: str) -> None:
+    for text in texts:
+        assert "do-not-show" not in text
+        assert "secret_access_key" in text
+        assert "***" in text

@@ -80,6 +80,7 @@ from relance.catalog.states import (
     seconds,
     state_of,
 )
+from relance.clock import require_moment
 from relance.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
@@ -1017,7 +1018,13 @@ def purge_tables(
     dry_run: bool,
     options: PurgeOptions,
 ) -> list[PurgeResult]:
-    """Purge the named tables, or all that are due; one failure does not stop the rest."""
+    """Purge the named tables, or all that are due; one failure does not stop the rest.
+
+    Raises:
+        InvalidInputError: `deleted_before` has no time zone.
+    """
+    if deleted_before is not None:
+        require_moment(deleted_before, what="deleted_before")
     results: list[PurgeResult] = []
     chosen: list[Generation] = []
     if table_ids is None:
@@ -1112,7 +1119,13 @@ def _claimed(generation: Generation) -> Marked:
 
 
 def list_purgable(context: Context, deleted_before: datetime | None) -> list[Generation]:
-    """Return the dropped tables whose retention period ended, and that were dropped before the cut-off."""
+    """Return the dropped tables whose retention period ended, and that were dropped before the cut-off.
+
+    Raises:
+        InvalidInputError: `deleted_before` has no time zone.
+    """
+    if deleted_before is not None:
+        require_moment(deleted_before, what="deleted_before")
     due: list[Generation] = []
     for generation in all_generations(context):
         if generation.control.state is not State.DELETED or not is_expired(context, generation):

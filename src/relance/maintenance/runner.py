@@ -106,6 +106,7 @@ def _run(context: Context, number: int, task: Task) -> Done:
     except RelanceError as error:
         return Done(number, error=error)
     except Exception as error:  # noqa: BLE001  # one table's surprise must not fail the others
+        context.lance_options().hide_in(error)
         return Done(number, error=surprise(error))
 
 

@@ -49,7 +49,7 @@ from relance.operations.managed_versions import (
     commit_steps,
     version_keeper,
 )
-from relance.operations.requests import with_options
+from relance.operations.requests import vending, with_options
 from relance.operations.version_requests import check_staged, is_main, parse_ranges
 
 _KINDS = ("declare_table", "create_table_version", "delete_table_versions", "deregister_table")
@@ -99,7 +99,8 @@ def batch_commit_tables(context: Context, request: BatchCommitTablesRequest) -> 
         results = iter(commit_steps(context, manifest, steps, leaving=leaving, also=also))
     for name in at_home:
         _hide_home(context, name)
-    return BatchCommitTablesResponse(results=[_result(context, each, results, gone) for each in operations])
+    told = [_result(context, each, results, gone) for each in operations]
+    return vending(BatchCommitTablesResponse(results=told))
 
 
 def _require_keeper(context: Context) -> Manifest:
@@ -240,8 +241,8 @@ def _result(
             properties=operation.properties or None,
             managed_versioning=True,
         )
-        with_options(declared, context.vended_options(asked=operation.vend))
-        return CommitTableResult(declare_table=declared)
+        declared = with_options(declared, context.vended_options(asked=operation.vend))
+        return vending(CommitTableResult(declare_table=declared))
     if isinstance(operation, _Deregister):
         row = gone[operation.table_id]
         hidden = DeregisterTableResponse(

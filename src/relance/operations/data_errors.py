@@ -55,7 +55,8 @@ def data_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
         except (TypeError, OverflowError, IndexError) as cause:
             raise InvalidInputError(f"{what}: {_plain(str(cause))}") from cause
         except (OSError, ValueError, RuntimeError) as cause:
-            text = StorageOptions(options).redact(str(cause))
+            StorageOptions(options).hide_in(cause)
+            text = str(cause)
             if _SCHEMA.search(text):
                 raise TableSchemaValidationError(f"{what}: {_plain(text)}") from cause
             if _CONTENTION.search(text):

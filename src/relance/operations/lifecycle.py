@@ -210,7 +210,7 @@ def register_table(context: Context, request: RegisterTableRequest) -> RegisterT
     overwrite = parse_mode(request.mode, RegisterMode, default=RegisterMode.CREATE) is RegisterMode.OVERWRITE
     directory = directory_of_location(request.location, root_uri=context.connection.lance_root)
     register.register(context, table_id, directory, properties, overwrite=overwrite)
-    return RegisterTableResponse(location=context.location_of(directory), properties=properties or None)
+    return RegisterTableResponse(location=request.location, properties=properties or None)
 
 
 def deregister_table(context: Context, request: DeregisterTableRequest) -> DeregisterTableResponse:

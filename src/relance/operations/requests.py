@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from lance_namespace import (
+    BatchCommitTablesResponse,
+    CommitTableResult,
+    CreateTableResponse,
+    DeclareTableResponse,
+    DescribeTableResponse,
+)
 from pydantic import BaseModel, ValidationError
 
 from relance.config import StorageOptions
@@ -15,6 +23,7 @@ Fields = Mapping[str, Any]
 """A request as a dictionary."""
 
 RequestT = TypeVar("RequestT", bound=BaseModel)
+ResponseT = TypeVar("ResponseT", bound=BaseModel)
 ModeT = TypeVar("ModeT", bound=StrEnum)
 
 
@@ -41,6 +50,25 @@ def _fields(request: object) -> Mapping[str, Any]:
     if isinstance(request, BaseModel):
         return request.model_dump(by_alias=True)
     raise InvalidInputError(f"a request must be a model or a dictionary, got {type(request).__name__}")
+
+
+class DictResponse(dict[str, Any]):
+    """The response to a plain dictionary where native responds with one; the model's attributes work too."""
+
+    def __init__(self, response: BaseModel) -> None:
+        super().__init__(response.model_dump(exclude_none=True))
+        self._response = response
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._response, name)
+
+    def __reduce__(self) -> tuple[type[DictResponse], tuple[BaseModel]]:
+        return (DictResponse, (self._response,))
+
+
+def in_kind(request: object, response: ResponseT) -> ResponseT | DictResponse:
+    """Return a response in the kind of its request: a dictionary for a dictionary."""
+    return DictResponse(response) if isinstance(request, Mapping) else response
 
 
 def parse_mode(text: str | None, modes: type[ModeT], *, default: ModeT) -> ModeT:
@@ -70,10 +98,87 @@ def refuse_properties(properties: Mapping[str, str] | None, *, what: str) -> Non
         )
 
 
-def with_options(response: RequestT, options: StorageOptions | None) -> RequestT:
-    """Give a response its storage options in the form whose repr shows no secret."""
-    if options is not None:
-        # Straight into the fields: validation would copy them into a plain dictionary.
-        response.__dict__["storage_options"] = options
-        response.model_fields_set.add("storage_options")
+class _Vending(BaseModel):
+    """A response whose texts show no storage options, and whose data carries them.
+
+    pylance and lancedb read responses through the attributes and `model_dump()`, so these keep the values,
+    in dictionaries whose repr shows none. `to_str()`, `to_json()` and `model_dump_json()` are for logs.
+    """
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        dumped: dict[str, Any] = _kept_secret(super().model_dump(**options))
+        return dumped
+
+    def model_dump_json(self, **options: Any) -> str:
+        indent = options.pop("indent", None)
+        return json.dumps(_hidden(self.model_dump(mode="json", **options)), indent=indent)
+
+    def to_json(self) -> str:
+        return json.dumps(_hidden(self.to_dict()))  # type: ignore[attr-defined]  # of the response's class
+
+
+class VendingCreateTableResponse(_Vending, CreateTableResponse):
+    """The response of create_table with storage options."""
+
+
+class VendingDeclareTableResponse(_Vending, DeclareTableResponse):
+    """The response of declare_table with storage options."""
+
+
+class VendingDescribeTableResponse(_Vending, DescribeTableResponse):
+    """The response of describe_table with storage options."""
+
+
+class VendingCommitTableResult(_Vending, CommitTableResult):
+    """One result of batch_commit_tables, which may hold a response with storage options."""
+
+
+class VendingBatchCommitTablesResponse(_Vending, BatchCommitTablesResponse):
+    """The response of batch_commit_tables, whose results may have storage options."""
+
+
+_VENDING: dict[type[BaseModel], type[_Vending]] = {
+    CreateTableResponse: VendingCreateTableResponse,
+    DeclareTableResponse: VendingDeclareTableResponse,
+    DescribeTableResponse: VendingDescribeTableResponse,
+    CommitTableResult: VendingCommitTableResult,
+    BatchCommitTablesResponse: VendingBatchCommitTablesResponse,
+}
+
+
+def with_options(response: ResponseT, options: StorageOptions | None) -> ResponseT:
+    """Return a response with its storage options, of which no text shows a secret."""
+    if options is None:
+        return response
+    response = vending(response)
+    # Straight into the fields: validation would copy them into a plain dictionary.
+    response.__dict__["storage_options"] = options
+    response.model_fields_set.add("storage_options")
     return response
+
+
+def vending(response: ResponseT) -> ResponseT:
+    """Return the same response in the class whose texts show no storage options."""
+    kind = _VENDING[type(response)]
+    return kind.model_construct(response.model_fields_set, **dict(response))  # type: ignore[return-value]  # a subclass
+
+
+def _kept_secret(dumped: Any) -> Any:
+    """Return dumped data whose storage options have a repr without values."""
+    if isinstance(dumped, dict):
+        return {
+            key: StorageOptions(each)
+            if key == "storage_options" and isinstance(each, dict)
+            else _kept_secret(each)
+            for key, each in dumped.items()
+        }
+    return [_kept_secret(each) for each in dumped] if isinstance(dumped, list) else dumped
+
+
+def _hidden(dumped: Any) -> Any:
+    """Return dumped data without the values of storage options."""
+    if isinstance(dumped, StorageOptions):
+        return dict.fromkeys(dumped, "***")
+    if isinstance(dumped, dict):
+        return {key: _hidden(each) for key, each in dumped.items()}
+    return [_hidden(each) for each in dumped] if isinstance(dumped, list) else dumped

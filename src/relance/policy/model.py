@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
+from relance.config import require_duration
 from relance.policy.actions import Kind
 from relance.policy.patterns import TablePattern, fits
 from relance.policy.windows import Window
@@ -36,6 +37,9 @@ class DropTtl:
     ttl: timedelta
     text: str
     """As the policy writes it."""
+
+    def __post_init__(self) -> None:
+        require_duration(self.ttl, what="the drop TTL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,10 @@ class VersionRetention:
     ignore_clones: bool = False
     rate_limit: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.older_than is not None:
+            require_duration(self.older_than, what="older_than")
+
 
 @dataclass(frozen=True, slots=True)
 class Purge:
@@ -96,6 +104,9 @@ class OrphanRemoval:
     allow_young: bool = False
     with_versions: bool = False
     rate_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        require_duration(self.older_than, what="older_than")
 
 
 @dataclass(frozen=True, slots=True)

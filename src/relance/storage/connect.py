@@ -16,6 +16,7 @@ from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 from relance.config import StorageOptions
 from relance.errors import InvalidInputError
 from relance.locations import Root, Scheme
+from relance.storage.failures import first_line
 from relance.storage.local_disk import LocalDiskStorage
 from relance.storage.object_store import ObjectStoreStorage
 from relance.storage.options import SplitOptions, split_options
@@ -76,8 +77,10 @@ def _open_store(root: Root, split: SplitOptions) -> ObjectStore:
             retry_config=split.retry,  # type: ignore[arg-type]  # likewise
         )
     except (BaseError, ValueError) as cause:
-        text = StorageOptions(split.lance).redact(str(cause))
-        raise InvalidInputError(f"invalid storage options for {root.uri}: {text}") from None
+        StorageOptions(split.lance).hide_in(cause)
+        raise InvalidInputError(
+            f"invalid storage options for {root.uri}: {first_line(str(cause))}"
+        ) from cause
 
 
 _ephemeral: dict[tuple[int, str], str] = {}

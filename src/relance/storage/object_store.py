@@ -263,8 +263,7 @@ class ObjectStoreStorage:
         except errors.RelanceError:
             raise
         except (BaseError, OSError) as cause:
-            if self._options.redact(str(cause)) != str(cause):
-                cause.args = (self._options.redact(str(cause)),)
+            self._options.hide_in(cause)
             raise _error_for(cause, f"{key!r} in {self._name}", writing=writing) from cause
 
 

@@ -10,7 +10,7 @@ import pytest
 from lance.fragment import write_fragments
 from tests.support.cleaning import ID, VersionedTable, with_versions
 
-from relance import AutoCleanup, CleanupPolicy
+from relance import AutoCleanup, CleanupPolicy, CleanupPolicyBuilder
 from relance.errors import InvalidInputError, InvalidTableStateError, RelanceError, TableNotFoundError
 
 NOW = timedelta(0)
@@ -50,17 +50,17 @@ def test_tagged_version_in_the_window_is_an_error_and_nothing_is_removed(lake: V
     with pytest.raises(InvalidTableStateError, match="'keep'"):
         lake.catalog.cleanup_old_versions(ID, older_than=NOW)
     assert lake.files() == before
-    assert lake.catalog.cleanup_old_versions(ID, before_version=2).versions == (1,)
+    assert lake.catalog.cleanup_with_policy(ID, CleanupPolicy(before_version=2)).versions == (1,)
 
 
 def test_cleanup_dry_run_reports_and_removes_nothing(lake: VersionedTable) -> None:
     with_versions(lake)
     before = lake.files()
-    told = lake.catalog.cleanup_old_versions(ID, retain_versions=2, dry_run=True)
+    told = lake.catalog.cleanup_with_policy(ID, CleanupPolicy(retain_versions=2), dry_run=True)
     assert told.dry_run
     assert told.versions == (1, 2, 3, 4)
     assert lake.files() == before
-    done = lake.catalog.cleanup_old_versions(ID, retain_versions=2)
+    done = lake.catalog.cleanup_with_policy(ID, CleanupPolicy(retain_versions=2))
     assert (done.bytes_removed, done.data_files, done.old_versions) == (
         told.bytes_removed,
         told.data_files,
@@ -117,7 +117,7 @@ def test_appends_during_a_cleanup_are_not_lost(lake: VersionedTable) -> None:
     writer.start()
     try:
         for _ in range(6):
-            lake.catalog.cleanup_old_versions(ID, retain_versions=3)
+            lake.catalog.cleanup_with_policy(ID, CleanupPolicy(retain_versions=3))
     finally:
         stop.set()
         writer.join()
@@ -127,30 +127,46 @@ def test_appends_during_a_cleanup_are_not_lost(lake: VersionedTable) -> None:
 
 def test_cleanup_accepts_a_complete_policy(lake: VersionedTable) -> None:
     with_versions(lake)
-    stats = lake.catalog.cleanup_old_versions(ID, policy=CleanupPolicy(before_version=3, rate_limit=1000))
+    stats = lake.catalog.cleanup_with_policy(ID, CleanupPolicy(before_version=3, rate_limit=1000))
     assert stats.versions == (1, 2)
-    with pytest.raises(InvalidInputError, match="either"):
-        lake.catalog.cleanup_old_versions(ID, policy=CleanupPolicy(before_version=3), retain_versions=1)
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {"retain_versions": 0},
-        {"before_version": 0},
-        {"rate_limit": 0},
-        {"older_than": timedelta(-1)},
-        {"older_than": "soon"},
-    ],
-)
-def test_invalid_cleanup_rules_are_refused_and_nothing_is_removed(
-    lake: VersionedTable, rules: dict[str, object]
+def test_cleanup_takes_its_arguments_in_the_order_of_lance(lake: VersionedTable) -> None:
+    with_versions(lake)
+    lake.dataset().tags.create("keep", 2)
+    write_fragments(pa.table({"a": [9]}), lake.uri, mode="append")
+    stray = lake.files() - lake.needed()
+    with pytest.raises(InvalidTableStateError, match="'keep'"):
+        lake.catalog.cleanup_old_versions(ID, NOW, None, None)
+    stats = lake.catalog.cleanup_old_versions(ID, NOW, True, False)
+    assert stats.versions == (1, 3, 4, 5)
+    assert not lake.files() & (stray - {"_refs/tags/keep.json"})
+
+
+@pytest.mark.parametrize("older_than", [timedelta(-1), "soon"])
+def test_invalid_age_is_refused_and_nothing_is_removed(
+    lake: VersionedTable, older_than: timedelta | str
 ) -> None:
     with_versions(lake)
     before = lake.files()
     with pytest.raises(InvalidInputError):
-        lake.catalog.cleanup_old_versions(ID, **rules)  # type: ignore[arg-type]
+        lake.catalog.cleanup_old_versions(ID, older_than)
     assert lake.files() == before
+
+
+def test_builder_keeps_the_versions_that_were_the_latest_when_it_looked(lake: VersionedTable) -> None:
+    with_versions(lake)
+    builder = CleanupPolicyBuilder().retain_n_versions(lake.dataset(), 2)
+    lake.append(7)
+    assert lake.catalog.cleanup_with_policy(ID, builder.build()).versions == (1, 2, 3, 4)
+    assert lake.versions() == [5, 6, 7]
+
+
+@pytest.mark.parametrize("more", [6, 100])
+def test_builder_keeps_every_version_when_there_are_no_more(lake: VersionedTable, more: int) -> None:
+    with_versions(lake)
+    policy = CleanupPolicyBuilder().retain_n_versions(lake.dataset(), more).build()
+    assert lake.catalog.cleanup_with_policy(ID, policy).versions == ()
 
 
 def test_cleanup_of_a_missing_declared_or_dropped_table_is_not_found(lake: VersionedTable) -> None:
@@ -190,7 +206,61 @@ class TestAutoCleanup:
         assert len(lake.dataset().versions()) < 4
         assert lake.values() == [1, 2, 3, 4, 5, 6, 7]
 
-    @pytest.mark.parametrize("wanted", [AutoCleanup(0, timedelta(1)), AutoCleanup(1, timedelta(-1))])
+    @pytest.mark.parametrize("older_than", [timedelta(milliseconds=1), timedelta(days=3, microseconds=7)])
+    def test_age_of_auto_cleanup_is_kept_to_the_microsecond(
+        self, lake: VersionedTable, older_than: timedelta
+    ) -> None:
+        lake.make([1])
+        lake.catalog.set_auto_cleanup(ID, AutoCleanup(100, older_than))
+        assert lake.catalog.get_auto_cleanup(ID) == AutoCleanup(100, older_than)
+
+    def test_unreadable_age_is_an_error_that_says_what_to_do(self, lake: VersionedTable) -> None:
+        lake.make([1])
+        lake.dataset().update_config(
+            {"lance.auto_cleanup.interval": "3", "lance.auto_cleanup.older_than": "7"}
+        )
+        with pytest.raises(InvalidInputError, match=r"'7'.*set_auto_cleanup"):
+            lake.catalog.get_auto_cleanup(ID)
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [AutoCleanup(50, retain_versions=2), AutoCleanup(50, timedelta(7), 2), AutoCleanup(50, timedelta(7))],
+    )
+    def test_each_setting_replaces_the_one_before(self, lake: VersionedTable, wanted: AutoCleanup) -> None:
+        lake.make([1])
+        assert lake.catalog.set_auto_cleanup(ID, AutoCleanup(1, timedelta(1), 5)) == 2
+        assert lake.catalog.set_auto_cleanup(ID, wanted) == 3, "in one commit, in which both rules hold"
+        assert lake.catalog.get_auto_cleanup(ID) == wanted
+        assert len(lake.dataset().versions()) == 3
+
+    def test_lance_keeps_as_many_versions_as_auto_cleanup_says(self, lake: VersionedTable) -> None:
+        lake.make([1])
+        lake.catalog.set_auto_cleanup(ID, AutoCleanup(1, retain_versions=3))
+        for value in range(2, 8):
+            lake.append(value)
+        assert [each["version"] for each in lake.dataset().versions()] == [6, 7, 8]
+
+    def test_cleanup_that_others_set_without_a_rule_is_shown(self, lake: VersionedTable) -> None:
+        lake.make([1])
+        lake.dataset().update_config({"lance.auto_cleanup.interval": "5"})
+        assert lake.catalog.get_auto_cleanup(ID) == AutoCleanup(5)
+
+    @pytest.mark.parametrize("interval", ["x", "-1", "1.5", "", "9" * 5000])
+    def test_unreadable_interval_is_an_error(self, lake: VersionedTable, interval: str) -> None:
+        lake.make([1])
+        lake.dataset().update_config({"lance.auto_cleanup.interval": interval})
+        with pytest.raises(InvalidInputError, match="set_auto_cleanup"):
+            lake.catalog.get_auto_cleanup(ID)
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [
+            AutoCleanup(0, timedelta(1)),
+            AutoCleanup(1, timedelta(-1)),
+            AutoCleanup(1, retain_versions=0),
+            AutoCleanup(1),
+        ],
+    )
     def test_invalid_auto_cleanup_settings_are_refused(
         self, lake: VersionedTable, wanted: AutoCleanup
     ) -> None:

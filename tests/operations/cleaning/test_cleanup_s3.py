@@ -11,7 +11,7 @@ from tests.support.modes import COMPATIBILITY
 from tests.support.roots import S3Place, ipc
 from tests.support.servers import S3Server
 
-from relance import DirectoryNamespace
+from relance import CleanupPolicy, DirectoryNamespace
 
 ID = ["t"]
 
@@ -41,7 +41,8 @@ def test_cleanup_on_s3_removes_old_versions_with_their_files(
     assert len(_data_files(place)) == 3
     assert catalog.cleanup_old_versions(ID, older_than=timedelta(0), dry_run=True).data_files == 2
     assert len(_data_files(place)) == 3
-    stats = catalog.cleanup_old_versions(ID, older_than=timedelta(0), rate_limit=500)
+    policy = CleanupPolicy(before_version=3, rate_limit=500)
+    stats = catalog.cleanup_with_policy(ID, policy)
     assert (stats.versions, stats.data_files) == ((1, 2), 2)
     assert len(_data_files(place)) == 1
     assert lance.dataset(namespace_client=catalog, table_id=ID).to_table()["a"].to_pylist() == [3]

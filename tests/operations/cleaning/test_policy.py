@@ -55,13 +55,12 @@ def test_policy_builder_sets_every_rule() -> None:
         CleanupPolicyBuilder()
         .before_timestamp(FAR)
         .before_version(7)
-        .retain_n_versions(3)
-        .delete_unverified()
+        .delete_unverified(True)
         .error_if_tagged_old_versions(False)
         .rate_limit(10)
         .build()
     )
-    assert built == CleanupPolicy(FAR, 7, 3, True, False, 10)
+    assert built == CleanupPolicy(FAR, 7, None, True, False, 10)
 
 
 @pytest.mark.parametrize(

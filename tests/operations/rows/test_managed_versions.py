@@ -13,6 +13,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
+from lance_namespace import BatchDeleteTableVersionsRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.calls import exists
 from tests.support.codes import (
@@ -464,7 +465,9 @@ class TestBatchCreate:
 class TestDelete:
     def delete(self, catalog: DirectoryNamespace, *ranges: tuple[int, int]) -> int | None:
         asked = [{"start_version": start, "end_version": end} for start, end in ranges]
-        return catalog.batch_delete_table_versions({"id": ["t"], "ranges": asked}).deleted_count
+        request = BatchDeleteTableVersionsRequest.from_dict({"id": ["t"], "ranges": asked})
+        assert request is not None
+        return catalog.batch_delete_table_versions(request).deleted_count
 
     @pytest.fixture
     def grown(self, catalog: DirectoryNamespace) -> DirectoryNamespace:

@@ -21,6 +21,7 @@ from lance_namespace import (
     ListTablesRequest,
     RegisterTableRequest,
 )
+from lance_namespace.errors import InvalidInputError
 from tests.support.calls import (
     all_tables,
     assert_gone,
@@ -216,3 +217,34 @@ def test_compatibility_mode_and_native_v2_share_root_tables(compatible: Lake) ->
     assert their_rows(native(compatible), "w") == [2]
     catalog.undrop_table(["t"])
     assert their_rows(native(compatible), "t") == [1]
+
+
+@pytest.mark.parametrize("name", ["ours", "native"])
+def test_registration_responds_with_the_location_as_given(lake: Lake, name: str) -> None:
+    client = lake.catalog if name == "ours" else native(lake)
+    for number, end in enumerate(("", "/")):
+        given = f"kept{number}{end}"
+        lance.write_dataset(numbers(1), str(lake.folder / given))
+        assert (
+            client.register_table(RegisterTableRequest(id=[f"t{number}"], location=given)).location == given
+        )
+
+
+@pytest.mark.parametrize("name", ["ours", "native"])
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("/etc/t.lance", "Absolute paths are not allowed"),
+        ("s3://other/t.lance", "Absolute URIs are not allowed"),
+        ("file:///etc/t.lance", "Absolute"),
+        ("../t.lance", "Path traversal is not allowed"),
+        ("a/../../t.lance", "Path traversal is not allowed"),
+        ("a\\..\\t.lance", "Path traversal is not allowed"),
+    ],
+)
+def test_location_outside_the_root_is_refused_in_the_words_of_native(
+    lake: Lake, name: str, location: str, words: str
+) -> None:
+    client = lake.catalog if name == "ours" else native(lake)
+    with pytest.raises(InvalidInputError, match=f"^Invalid input: {words}"):
+        client.register_table(RegisterTableRequest(id=["t"], location=location))

@@ -28,6 +28,7 @@ from relance.catalog.purge import (
 )
 from relance.catalog.resolve import Generation, all_generations
 from relance.catalog.states import State, new_nonce
+from relance.clock import require_moment
 from relance.errors import InvalidInputError, RelanceError
 from relance.maintenance.removal.pacing import paced, purge_options
 from relance.maintenance.removal.retired_files import Removed
@@ -63,8 +64,8 @@ class PurgeDropped:
     name: str = field(default="purge", init=False)
 
     def __post_init__(self) -> None:
-        if self.deleted_before is not None and self.deleted_before.tzinfo is None:
-            raise InvalidInputError(f"deleted_before {self.deleted_before} has no time zone")
+        if self.deleted_before is not None:
+            require_moment(self.deleted_before, what="deleted_before")
         if self.rate_limit is not None and self.rate_limit <= 0:
             raise InvalidInputError(f"rate_limit must be above 0, got {self.rate_limit}")
 

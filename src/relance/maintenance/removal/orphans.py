@@ -19,6 +19,7 @@ from relance.catalog.purge import PurgeOptions, PurgeResult, make_ready, purge_r
 from relance.catalog.repair import remove_leftovers
 from relance.catalog.resolve import generation_of_row
 from relance.catalog.states import control_text, new_nonce
+from relance.config import require_duration
 from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
 from relance.locations import TABLE_SUFFIX
 from relance.maintenance.execute import worth_retrying
@@ -58,8 +59,7 @@ class RemoveOrphans:
     name: str = field(default="remove orphans", init=False)
 
     def __post_init__(self) -> None:
-        if self.older_than < timedelta(0):
-            raise InvalidInputError(f"older_than must not be negative, got {self.older_than}")
+        require_duration(self.older_than, what="older_than")
         if self.older_than < FLOOR and not self.allow_young:
             raise InvalidInputError(
                 "directories younger than 24 hours may belong to a create in progress: "

@@ -1,12 +1,14 @@
-"""Lance's automatic cleanup during commits: read and set its two keys in a table's config."""
+"""Lance's automatic cleanup during commits: read and set its keys in a table's config."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
+from fractions import Fraction
 
 from relance.catalog.context import Context
-from relance.config import parse_duration
+from relance.config import out_of_range, require_duration
 from relance.errors import InvalidInputError
 from relance.identifiers import TableId
 from relance.lance_io import lance_errors
@@ -14,14 +16,46 @@ from relance.operations.targets import after_write, open_for_reading, open_for_w
 
 INTERVAL = "lance.auto_cleanup.interval"
 OLDER_THAN = "lance.auto_cleanup.older_than"
+RETAIN_VERSIONS = "lance.auto_cleanup.retain_versions"
+
+_DIGITS = 19
+"""More do not fit into Lance's number."""
+
+_MICROSECOND = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
+
+# The names and lengths of Lance's parser, which is the Rust crate humantime; letter case counts: m is a
+# minute and M a month.
+_UNITS: dict[str, Fraction] = {
+    name: Fraction(seconds)
+    for names, seconds in (
+        ("nanos nsec ns", Fraction(1, 1_000_000_000)),
+        ("usec us µs", Fraction(1, 1_000_000)),
+        ("millis msec ms", Fraction(1, 1000)),
+        ("seconds second secs sec s", 1),
+        ("minutes minute mins min m", 60),
+        ("hours hour hrs hr h", 3600),
+        ("days day d", 86_400),
+        ("weeks week wks wk w", 7 * 86_400),
+        ("months month M", 2_630_016),
+        ("years year yrs yr y", 31_557_600),
+    )
+    for name in names.split()
+}
+_NUMBER = r"[0-9][0-9\s]*(?:\.[0-9][0-9\s]*)?"
+_PART = re.compile(rf"({_NUMBER})({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-zµ])\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class AutoCleanup:
-    """Every `interval` versions, Lance removes versions older than `older_than`."""
+    """Every `interval` versions, Lance removes the versions that both rules let go.
+
+    Tables of other clients may have neither rule: Lance removes every old version then.
+    """
 
     interval: int
-    older_than: timedelta
+    older_than: timedelta | None = None
+    retain_versions: int | None = None
 
 
 def get_auto_cleanup(context: Context, table_id: TableId) -> AutoCleanup | None:
@@ -29,37 +63,82 @@ def get_auto_cleanup(context: Context, table_id: TableId) -> AutoCleanup | None:
 
     Raises:
         TableNotFoundError: there is no such table, or it has no version.
+        InvalidInputError: a value is none that Lance can read, so that it cleans up nothing.
     """
     target = open_for_reading(context, table_id.parts)
     with lance_errors(f"table id '{table_id}'", target.options):
         config = target.dataset.config()
-    if INTERVAL not in config or OLDER_THAN not in config:
+    if INTERVAL not in config:
         return None
-    try:
-        interval = int(config[INTERVAL])
-    except ValueError as cause:
-        raise InvalidInputError(f"config {INTERVAL!r} is not a number: {config[INTERVAL]!r}") from cause
-    return AutoCleanup(interval, parse_duration(config[OLDER_THAN], what=f"config {OLDER_THAN!r}"))
+    older_than, retain = config.get(OLDER_THAN), config.get(RETAIN_VERSIONS)
+    return AutoCleanup(
+        _number(config[INTERVAL], INTERVAL),
+        None if older_than is None else parse_lance_duration(older_than, what=f"config {OLDER_THAN!r}"),
+        None if retain is None else _number(retain, RETAIN_VERSIONS),
+    )
+
+
+def _number(text: str, key: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+        raise InvalidInputError(
+            f"config {key!r} is not a number: {text[:40]!r}. "
+            "Lance cleans up nothing until set_auto_cleanup sets it"
+        )
+    return int(text)
 
 
 def set_auto_cleanup(context: Context, table_id: TableId, wanted: AutoCleanup | None) -> int:
-    """Set or remove both keys, and return the version that records it.
+    """Set the keys of the wanted cleanup, remove the others, and return the version that records it.
 
     Raises:
         TableNotFoundError: there is no such table, or it has no version.
-        InvalidInputError: the interval is not positive, or the age is negative.
+        InvalidInputError: a number is not positive, the age is negative or out of range, or there is no rule.
     """
-    if wanted is not None and (wanted.interval < 1 or wanted.older_than < timedelta(0)):
-        raise InvalidInputError(
-            f"auto cleanup needs an interval of at least 1 and an age that is not negative, got {wanted}"
-        )
+    keys = {} if wanted is None else _keys(wanted)
     target = open_for_writing(context, table_id.parts)
     dataset = target.dataset
     with lance_errors(f"table id '{table_id}'", target.options):
-        if wanted is None:
-            dataset.delete_config_keys([key for key in (INTERVAL, OLDER_THAN) if key in dataset.config()])
-        else:
-            seconds = round(wanted.older_than.total_seconds())
-            dataset.update_config({INTERVAL: str(wanted.interval), OLDER_THAN: f"{seconds}s"})
+        # In one commit: with an interval and no rule in between, Lance would remove every old version.
+        dataset.update_config({key: keys.get(key) for key in (INTERVAL, OLDER_THAN, RETAIN_VERSIONS)})
     after_write(context, target.found, None)
     return int(dataset.version)
+
+
+def _keys(wanted: AutoCleanup) -> dict[str, str]:
+    """Return the config that makes Lance do what is wanted."""
+    keys = {INTERVAL: str(wanted.interval)}
+    for what, number in (("an interval", wanted.interval), ("retain_versions", wanted.retain_versions)):
+        if number is not None and number < 1:
+            raise InvalidInputError(f"auto cleanup needs {what} of at least 1, got {number}")
+    if wanted.older_than is not None:
+        age = require_duration(wanted.older_than, what="older_than of auto cleanup")
+        keys[OLDER_THAN] = f"{age // _SECOND}s" if not age.microseconds else f"{age // _MICROSECOND}us"
+    if wanted.retain_versions is not None:
+        keys[RETAIN_VERSIONS] = str(wanted.retain_versions)
+    if len(keys) == 1:
+        raise InvalidInputError(
+            "auto cleanup without a rule removes every old version: give older_than or retain_versions"
+        )
+    return keys
+
+
+def parse_lance_duration(text: str, *, what: str) -> timedelta:
+    """Return the span that Lance reads in a text such as `14days` or `1day 2h`, to the microsecond.
+
+    Raises:
+        InvalidInputError: Lance reads none, or it is out of range.
+    """
+    parts, at = [], len(text) - len(text.lstrip())
+    while part := _PART.match(text, at):
+        parts.append(("".join(part[1].split()), _UNITS[part[2]]))
+        at = part.end()
+    if text != "0" and (at < len(text) or not text.strip()):
+        raise InvalidInputError(
+            f"{what} is none of Lance's durations: {text!r}. Lance cleans up nothing until set_auto_cleanup "
+            "sets a duration such as 14days, or None"
+        )
+    try:
+        seconds = sum((Fraction(number) * unit for number, unit in parts), Fraction(0))
+        return require_duration(seconds * 1_000_000 // 1 * _MICROSECOND, what=what)
+    except (OverflowError, ValueError):  # the second: int() refuses thousands of digits
+        raise out_of_range(text, what=what) from None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from relance.catalog.context import Context, table_id_of
-from relance.config import parse_duration
-from relance.errors import InvalidInputError
+from relance.config import parse_duration, require_duration
 from relance.operations.cleaning import auto_cleanup, cleanup, validation
 from relance.operations.cleaning.auto_cleanup import AutoCleanup
 from relance.operations.cleaning.cleanup import RemovalStats
-from relance.operations.cleaning.policy import CleanupPolicy
+from relance.operations.cleaning.policy import DEFAULT_AGE, CleanupPolicy
 from relance.operations.cleaning.validation import TableValidation
 
 Id = Sequence[str]
@@ -25,44 +24,41 @@ class CleaningMethods:
     def cleanup_old_versions(
         self,
         id: Id,
-        *,
         older_than: timedelta | str | None = None,
-        before_version: int | None = None,
-        retain_versions: int | None = None,
-        delete_unverified: bool = False,
-        error_if_tagged_old_versions: bool = True,
+        delete_unverified: bool | None = None,
+        error_if_tagged_old_versions: bool | None = None,
+        *,
         dry_run: bool = False,
-        rate_limit: int | None = None,
-        policy: CleanupPolicy | None = None,
     ) -> RemovalStats:
-        """Remove old versions of a table and the files only they need; by default, those over 14 days old.
+        """Remove versions older than `older_than` (14 days by default) and the files only they need.
 
-        A version is removed only if every given rule allows it. The latest and tagged versions are kept.
-        Pass either individual rules or a `policy`.
+        The latest and tagged versions are kept. A tagged version of that age is an error, unless
+        `error_if_tagged_old_versions` is false; files that no version refers to are kept for seven days,
+        unless `delete_unverified` is true. Other rules are in `cleanup_with_policy`.
 
         Raises:
             TableNotFoundError: there is no such table, or it has no versions.
             InvalidTableStateError: a version to be removed is tagged.
-            InvalidInputError: a rule is invalid, or combined with a policy.
+            InvalidInputError: `older_than` is not a duration.
         """
-        rules = CleanupPolicy(
-            before_timestamp=self._before(older_than),
-            before_version=before_version,
-            retain_versions=retain_versions,
-            delete_unverified=delete_unverified,
-            error_if_tagged_old_versions=error_if_tagged_old_versions,
-            rate_limit=rate_limit,
+        policy = CleanupPolicy(
+            before_timestamp=self._context.clock.now() - _age(older_than),
+            delete_unverified=bool(delete_unverified),
+            error_if_tagged_old_versions=error_if_tagged_old_versions is not False,
         )
-        if policy is not None and rules != CleanupPolicy():
-            raise InvalidInputError("pass either a policy or individual rules, not both")
-        table_id = table_id_of(self._context, id)
-        return cleanup.cleanup_old_versions(self._context, table_id, policy or rules, dry_run=dry_run)
+        return self.cleanup_with_policy(id, policy, dry_run=dry_run)
 
-    def _before(self, age: timedelta | str | None) -> datetime | None:
-        span = parse_duration(age, what="older_than") if isinstance(age, str) else age
-        if span is not None and span < timedelta(0):
-            raise InvalidInputError(f"older_than must not be negative, got {span}")
-        return None if span is None else self._context.clock.now() - span
+    def cleanup_with_policy(self, id: Id, policy: CleanupPolicy, *, dry_run: bool = False) -> RemovalStats:
+        """Remove the versions that every rule of the policy lets go, and the files only they need.
+
+        Without any rule, those older than 14 days. The latest and tagged versions are kept.
+
+        Raises:
+            TableNotFoundError: there is no such table, or it has no versions.
+            InvalidTableStateError: a version to be removed is tagged.
+        """
+        table_id = table_id_of(self._context, id)
+        return cleanup.cleanup_old_versions(self._context, table_id, policy, dry_run=dry_run)
 
     def get_auto_cleanup(self, id: Id) -> AutoCleanup | None:
         """Return the automatic cleanup that commits to the table perform, or None if it is off."""
@@ -76,3 +72,11 @@ class CleaningMethods:
         """Check that every file of the latest version, or of all versions, exists and can be opened."""
         table_id = table_id_of(self._context, id)
         return validation.validate_table(self._context, table_id, every_version=every_version)
+
+
+def _age(older_than: timedelta | str | None) -> timedelta:
+    if older_than is None:
+        return DEFAULT_AGE
+    if isinstance(older_than, str):
+        return parse_duration(older_than, what="older_than")
+    return require_duration(older_than, what="older_than")

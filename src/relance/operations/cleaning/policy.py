@@ -1,4 +1,4 @@
-"""Which versions of a table to remove. Pure; the removal itself is in cleanup."""
+"""Which versions of a table to remove. The removal itself is in cleanup."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import lance
+
+from relance.clock import require_moment
 from relance.errors import InvalidInputError, InvalidTableStateError
+from relance.lance_io import lance_errors
 
 DEFAULT_AGE = timedelta(days=14)
 """Without any rule, versions younger than this are kept, as in Lance itself."""
@@ -47,11 +51,8 @@ class CleanupPolicy:
         ):
             if value is not None and value < 1:
                 raise InvalidInputError(f"{what} must be at least 1, got {value}")
-        if self.before_timestamp is not None and self.before_timestamp.tzinfo is None:
-            raise InvalidInputError(
-                f"before_timestamp {self.before_timestamp} has no time zone: "
-                "use datetime.now(UTC) or .astimezone()"
-            )
+        if self.before_timestamp is not None:
+            require_moment(self.before_timestamp, what="before_timestamp")
 
     @property
     def has_rule(self) -> bool:
@@ -94,13 +95,21 @@ class CleanupPolicyBuilder:
     def before_version(self, version: int) -> CleanupPolicyBuilder:
         return CleanupPolicyBuilder(replace(self.policy, before_version=version))
 
-    def retain_n_versions(self, count: int) -> CleanupPolicyBuilder:
-        return CleanupPolicyBuilder(replace(self.policy, retain_versions=count))
+    def retain_n_versions(self, dataset: lance.LanceDataset, n: int) -> CleanupPolicyBuilder:
+        """Keep the latest `n` versions that the dataset has now, and those that are still to come.
 
-    def delete_unverified(self, on: bool = True) -> CleanupPolicyBuilder:
+        `CleanupPolicy(retain_versions=n)` counts when the cleanup runs instead, on any table.
+        """
+        if n < 1:
+            raise InvalidInputError(f"retain_n_versions must keep at least 1 version, got {n}")
+        with lance_errors("the versions of the dataset", {}):
+            numbers = sorted(int(each["version"]) for each in dataset.versions())
+        return self.before_version(numbers[-min(n, len(numbers))])
+
+    def delete_unverified(self, on: bool) -> CleanupPolicyBuilder:
         return CleanupPolicyBuilder(replace(self.policy, delete_unverified=on))
 
-    def error_if_tagged_old_versions(self, on: bool = True) -> CleanupPolicyBuilder:
+    def error_if_tagged_old_versions(self, on: bool) -> CleanupPolicyBuilder:
         return CleanupPolicyBuilder(replace(self.policy, error_if_tagged_old_versions=on))
 
     def rate_limit(self, deletes_per_second: int) -> CleanupPolicyBuilder:

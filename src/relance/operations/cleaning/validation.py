@@ -96,13 +96,13 @@ def _needed(dataset: lance.LanceDataset, version: int | None) -> set[_File]:
 
 
 def _unreadable(context: Context, files: Iterable[_File]) -> list[str]:
-    options = dict(context.lance_options()) or None
+    options = context.lance_options()
 
     def check(file: _File) -> str | None:
         try:
-            LanceFileReader(f"{file.base}/{file.path}", storage_options=options).metadata()
+            LanceFileReader(f"{file.base}/{file.path}", storage_options=dict(options) or None).metadata()
         except (OSError, ValueError, RuntimeError) as cause:
-            return f"{file.path}: {str(cause).split(', /')[0]}"
+            return f"{file.path}: {options.redact(str(cause)).split(', /')[0]}"
         return None
 
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -93,7 +93,7 @@ def read_duration(text: object) -> timedelta:
     try:
         if len(text) > 100:
             raise InvalidInputError("")
-        span = parse_duration(text, what="it")
+        span = parse_duration(text, what="it", longest=timedelta.max)
     except InvalidInputError:
         raise InvalidInputError(
             f"is not a duration: {shown(text)}; use a value such as 7d, 12h, 30m or 90s"

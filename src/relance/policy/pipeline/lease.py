@@ -19,6 +19,7 @@ from pathlib import Path
 
 from relance.catalog.context import Context
 from relance.clock import from_millis, to_millis
+from relance.config import require_duration
 from relance.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
@@ -85,8 +86,9 @@ def held(
         LeaseHeldError: another run holds it.
         UnsupportedOperationError: the store does not honour conditional writes.
     """
+    patience = require_duration(wait or timedelta(0), what="wait")
     require_replace(context.storage, to_do="a policy run")
-    lease = _acquire(context, run, actor, wait or timedelta(0), length, sleep)
+    lease = _acquire(context, run, actor, patience, length, sleep)
     lease.start()
     try:
         yield lease

@@ -14,6 +14,7 @@ import lance
 import pyarrow as pa
 
 from relance.catalog.context import Context
+from relance.clock import require_moment
 from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
 from relance.identifiers import DELIMITER
 from relance.lance_io import lance_errors, open_at
@@ -204,7 +205,7 @@ def _quoted(text: str) -> str:
 
 
 def _moment(moment: datetime) -> str:
-    return f"timestamp '{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+    return f"timestamp '{require_moment(moment, what='since'):%Y-%m-%d %H:%M:%S.%f}'"
 
 
 def _text(value: str | bytes) -> str:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from types import FrameType
 
 from relance.clock import Clock, SystemClock
+from relance.config import require_duration
 from relance.errors import InvalidInputError
 
 SHORTEST = timedelta(seconds=1)
@@ -24,9 +25,9 @@ def next_time(after: datetime, every: timedelta) -> datetime:
     than the span leaves out the moments that have passed.
 
     Raises:
-        InvalidInputError: the span is too short.
+        InvalidInputError: the span is too short or too long.
     """
-    if every < SHORTEST:
+    if require_duration(every, what="the interval") < SHORTEST:
         raise InvalidInputError(f"interval {every} is too short: at least {SHORTEST.seconds} second")
     return _EPOCH + ((after - _EPOCH) // every + 1) * every
 
