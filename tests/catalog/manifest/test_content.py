@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import lance
@@ -143,7 +145,19 @@ def _without(column: str) -> Callable[[Lake], None]:
 
 def _large_strings(lake: Lake) -> None:
     fields = [pa.field(f.name, pa.large_string()) if f.type == pa.string() else f for f in SCHEMA]
+    fields[-1] = pa.field("base_objects", pa.large_list(pa.field("object_id", pa.large_string())))
     replace_manifest(lake, manifest(lake).to_table().cast(pa.schema(fields)))
+
+
+def _created_at(kind: pa.DataType, value: object) -> Callable[[Lake], None]:
+    """Return what adds a column of the namespace spec that must not be null."""
+
+    def change(lake: Lake) -> None:
+        table = manifest(lake).to_table()
+        field = pa.field("created_at", kind, nullable=False)
+        replace_manifest(lake, table.append_column(field, pa.array([value] * len(table), kind)))
+
+    return change
 
 
 def _numbers(lake: Lake) -> None:
@@ -158,7 +172,6 @@ BROKEN: dict[str, Callable[[Lake], None]] = {
     "data files gone": _without_data,
     "another table": _another_table,
     **{f"without {column}": _without(column) for column in SCHEMA.names},
-    "large strings": _large_strings,
     "a column of numbers": _numbers,
 }
 
@@ -186,6 +199,51 @@ def test_invalid_manifest_is_refused_by_every_operation_and_left_unchanged(kind:
     assert lake.files() == before
     v1 = lake.open(V1)
     assert tables(v1) == ([] if lake.is_v2 else ["root"]), "directories can still be listed"
+
+
+LONG_AGO = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+FOREIGN_SCHEMAS: dict[str, tuple[Callable[[Lake], None], object]] = {
+    "large strings": (_large_strings, None),
+    "created_at with a zone": (_created_at(pa.timestamp("us", "UTC"), LONG_AGO), LONG_AGO),
+    "created_at in seconds": (_created_at(pa.timestamp("s"), LONG_AGO), LONG_AGO.replace(tzinfo=None)),
+    "created_at as a day": (_created_at(pa.date32(), LONG_AGO.date()), LONG_AGO.date()),
+    "created_at as a number": (_created_at(pa.int64(), 1577934245000), 1577934245000),
+    "created_at as text": (_created_at(pa.large_string(), "2020-01-02"), "2020-01-02"),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN_SCHEMAS)
+def test_manifest_with_other_columns_works_for_every_operation(kind: str, lake: Lake) -> None:
+    change, created = FOREIGN_SCHEMAS[kind]
+    for name, call in (READS | WRITES).items():
+        folder = lake.folder.parent / name.replace(" ", "-")
+        shutil.copytree(lake.folder, folder)
+        copied = replace(lake, uri=str(folder))
+        change(copied)
+        call(copied.open())
+        found = copied.manifest_rows()
+        for row in found.values():
+            assert created is None or row["created_at"] is not None, name
+        if created is not None and "a" in found:
+            assert found["a"]["created_at"] == created, name
+        assert len(found) == manifest(copied).count_rows(), name
+        copied.open().maintain_manifest()
+        assert set(copied.manifest_rows()) == set(found), name
+        assert READS["list_all_tables"](copied.open()), name
+
+
+def test_unknown_column_that_must_not_be_null_is_named_and_only_read(lake: Lake) -> None:
+    table = manifest(lake).to_table()
+    field = pa.field("owner", pa.string(), nullable=False)
+    replace_manifest(lake, table.append_column(field, pa.array(["ann"] * len(table))))
+    before = lake.files()
+    for call in READS.values():
+        call(lake.open())
+    with refused(INVALID_TABLE_STATE) as caught:
+        spaces(lake.open(), "new")
+    assert "'owner'" in str(caught.value)
+    assert lake.files() == before
 
 
 def test_empty_manifest_folder_counts_as_no_manifest(lake: Lake) -> None:

@@ -38,6 +38,7 @@ _ODD_LOCATION = r"//|\./|/$|/\.$|^/|:/|%|\x00"
 
 COLUMNS = ["object_id", "object_type", "location", "metadata"]
 """What `sort_ids` needs."""
+_TEXTS = pa.schema([(name, pa.string()) for name in COLUMNS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +266,7 @@ def split_address(address: int) -> tuple[int, int]:
 
 def sort_ids(rows: pa.Table) -> FileIds:
     """Return the ids of all rows of a file (with `COLUMNS`)."""
+    rows = rows.select(COLUMNS).cast(_TEXTS)  # other clients' columns may be large strings
     ids = rows["object_id"].combine_chunks()
     shown = pc.and_not(pc.invert(pc.starts_with(ids, DROPPED_PREFIX)), _hidden(rows))
     by_type = {}
