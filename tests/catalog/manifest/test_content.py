@@ -377,14 +377,15 @@ class TestUnknownContent:
     def test_unknown_properties_survive_writes(self, lake: Lake) -> None:
         rewrite(lake, "a$t", metadata='{"n": "1", "vendor.key": "é \\"x\\"", "relance.future": "1"}')
         catalog = lake.open()
-        assert describe(catalog, "a/t").properties == {"n": "1", "vendor.key": 'é "x"'}
+        seen = {"n": "1", "vendor.key": 'é "x"', "relance.future": "1"}
+        assert describe(catalog, "a/t").properties == seen
         rename(catalog, "a/t", "a/moved")
         catalog.protect(["a", "moved"])
         catalog.unprotect(["a", "moved"])
         drop(catalog, "a/moved")
         catalog.undrop_table(["a", "moved"])
         kept = json.loads(lake.manifest_rows()["a$moved"]["metadata"])
-        assert kept == {"n": "1", "vendor.key": 'é "x"', "relance.future": "1"}
+        assert kept == seen
         make(catalog, "a/moved", 2, mode="overwrite", properties={"n": "2"})
         assert json.loads(lake.manifest_rows()["a$moved"]["metadata"])["relance.future"] == "1"
 
@@ -413,6 +414,40 @@ class TestUnknownContent:
         with refused(3):
             catalog.drop_namespace({"id": ["a"]})
         assert lake.manifest_rows()["a$v"]["object_type"] == "view"
+
+    def test_objects_below_our_prefix_are_shown_and_never_ours(self, lake: Lake) -> None:
+        (lake.folder / "loose").rename(lake.folder / "theirs")
+        added = [
+            {"object_id": "__dropped", "object_type": "namespace", "metadata": '{"k": 1}'},
+            {"object_id": "__dropped$sub", "object_type": "namespace"},
+            {"object_id": "__dropped$t", "object_type": "table", "location": "theirs", "metadata": "{}"},
+        ]
+        lance.write_dataset(
+            pa.Table.from_pylist(added, schema=SCHEMA), str(lake.folder / "__manifest"), mode="append"
+        )
+        dropped = lake.open().list_dropped_tables()
+        for _ in range(2):
+            catalog = lake.open()
+            assert namespaces(catalog) == ["__dropped", "a"]
+            assert namespaces(catalog, "__dropped") == ["sub"]
+            assert tables(catalog, "__dropped") == ["t"]
+            assert "__dropped$t" in catalog.list_all_tables({}).tables
+            assert catalog.describe_namespace({"id": ["__dropped"]}).properties == {"k": "1"}
+            assert describe(catalog, "__dropped/t").location == str(lake.folder / "theirs")
+            assert rows(catalog, "__dropped/t") == [5]
+            assert catalog.count_table_rows({"id": ["__dropped", "t"]}).count == 1
+            for each in dropped:
+                with refused(4):
+                    describe(catalog, f"__dropped/{each.deletion_id}")
+            assert catalog.list_dropped_tables() == dropped
+            assert [each for each in catalog.scrub() if each.name.startswith("__dropped")] == []
+            spaces(catalog, "new")  # rewrites the head, and what is beside it
+            catalog.drop_namespace({"id": ["new"]})
+            for change in (drop, declare, make):
+                with refused(13):
+                    change(catalog, "__dropped/t")
+        assert lake.open().purge_table(["a", "gone"], force=True).purged
+        assert rows(lake.open(), "__dropped/t") == [5]
 
     def test_other_table_metadata_survives_writes(self, lake: Lake) -> None:
         manifest(lake).update_metadata({"vendor": "x"})

@@ -165,17 +165,25 @@ class TestMissingNamespaces:
         assert lake.files() == before
         assert_whole(catalog, "t", 1)
 
-    def test_table_in_a_missing_namespace_is_not_found(self, lake: Lake) -> None:
+    @pytest.mark.parametrize(
+        ("path", "code"),
+        [
+            ("a/t", TABLE_NOT_FOUND),
+            ("x/t", NAMESPACE_NOT_FOUND),
+            ("a/b/t", NAMESPACE_NOT_FOUND),
+            ("t/t", NAMESPACE_NOT_FOUND),
+        ],
+    )
+    def test_missing_namespace_of_a_missing_table_is_named(self, lake: Lake, path: str, code: int) -> None:
         catalog = lake.open()
         spaces(catalog, "a")
         make(catalog, "t", 1)
-        for path in ("x/t", "a/b/t", "a/t", "t/t"):
-            with refused(TABLE_NOT_FOUND) as caught:
-                describe(catalog, path)
-            assert "$".join(ident(path)) in str(caught.value)
-            for act in (drop, deregister):
-                with refused(TABLE_NOT_FOUND):
-                    act(catalog, path)
+        with refused(code) as caught:
+            describe(catalog, path)
+        assert "$".join(ident(path)) in str(caught.value)
+        for act in (catalog.drop_table, catalog.deregister_table, catalog.table_exists):
+            with refused(code):
+                act({"id": ident(path)})
 
 
 class WithNamespace:

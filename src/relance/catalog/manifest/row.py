@@ -31,6 +31,14 @@ _CASCADE = f"{_OURS}cascade"
 _PROTECTED = f"{_OURS}protected"
 _TEXT = f"{_OURS}text"
 """Metadata key: another client's metadata that is not a JSON object; written as it was if the only key."""
+_THEIRS = f"{_OURS}theirs"
+"""Metadata key: what a user has under the keys of a dropped row, put aside while the row is dropped."""
+
+_STATE = (CONTROL, _ORIGINAL, _CASCADE, _THEIRS)
+"""The keys of a dropped row. In any other row they are the user's."""
+
+HIDING_KEYS = (_ORIGINAL, CONTROL)
+"""A row that is not visible has one of these in its metadata; others may have them, too."""
 
 FORMAT_1_KEYS = frozenset(
     f"{_OURS}{key}" for key in ("marker", "announced", "over", "held", "moved_to", "by_row")
@@ -66,26 +74,36 @@ class Row:
 
     @property
     def is_dropped(self) -> bool:
-        return self.object_id.startswith(DROPPED_PREFIX)
+        """Whether Relance moved the row here: other clients may have objects of their own below this id."""
+        if not self.object_id.startswith(DROPPED_PREFIX):
+            return False
+        return self.object_type == ObjectType.VERSION or isinstance(self.metadata.get(_ORIGINAL), str)
 
     @property
     def is_reviving(self) -> bool:
         """Whether a create has claimed this row of a dropped table, which is at its id again."""
-        return not self.is_dropped and CONTROL in self.metadata
+        return not self.is_dropped and _is_state(self.metadata.get(CONTROL))
 
     @property
     def is_visible(self) -> bool:
-        return not self.is_dropped and CONTROL not in self.metadata
+        return not self.is_dropped and not self.is_reviving
 
     @property
     def properties(self) -> dict[str, str]:
         """The user's properties as text; our own keys are not among them."""
-        return {key: _text(value) for key, value in self.metadata.items() if not key.startswith(_OURS)}
+        own = {_TEXT, *self._own}
+        return {key: _text(value) for key, value in self.metadata.items() if key not in own}
 
     @property
     def has_our_keys(self) -> bool:
         """Whether Relance, and no other client, must have written this row."""
-        return any(key.startswith(_OURS) and key != _TEXT for key in self.metadata)
+        return not self._own.isdisjoint(self.metadata)
+
+    @property
+    def _own(self) -> frozenset[str]:
+        """The keys that are ours in this row: a user may have others that begin with `relance.`."""
+        state = frozenset[str]() if self.is_visible else frozenset(_STATE)
+        return state | {_PROTECTED} if self.is_protected else state
 
     @property
     def is_of_format_1(self) -> bool:
@@ -95,7 +113,7 @@ class Row:
     @property
     def control_text(self) -> str | None:
         """The state of a dropped generation, for whoever understands it."""
-        return _text(self.metadata[CONTROL]) if CONTROL in self.metadata else None
+        return None if self.is_visible or CONTROL not in self.metadata else _text(self.metadata[CONTROL])
 
     @property
     def original_id(self) -> str:
@@ -110,7 +128,7 @@ class Row:
     @property
     def cascade(self) -> str | None:
         """Names the drop of a namespace that this one was part of."""
-        cascade = self.metadata.get(_CASCADE)
+        cascade = None if self.is_visible else self.metadata.get(_CASCADE)
         return None if cascade is None else _text(cascade)
 
     @property
@@ -133,7 +151,7 @@ class Row:
         )
 
     def with_properties(self, properties: Mapping[str, str]) -> Row:
-        """Return the row with other properties; our own keys stay."""
+        """Return the row with other properties; keys that nobody can set through the catalog stay."""
         ours = {key: value for key, value in self.metadata.items() if key.startswith(_OURS) and key != _TEXT}
         return replace(self, metadata={**properties, **ours})
 
@@ -145,7 +163,9 @@ class Row:
 
     def dropped(self, deletion_id: str, control_text: str | None, *, cascade: str | None = None) -> Row:
         """Return the row of a dropped generation; a home row carries no state."""
-        row = self._with(_ORIGINAL, self.original_id)._with(_CASCADE, cascade).with_control(control_text)
+        theirs = {key: self.metadata[key] for key in _STATE if self.is_visible and key in self.metadata}
+        row = self._with(_THEIRS, json.dumps(theirs)) if theirs else self
+        row = row._with(_ORIGINAL, self.original_id)._with(_CASCADE, cascade).with_control(control_text)
         return replace(row, object_id=DROPPED_PREFIX + deletion_id)
 
     def with_control(self, control_text: str | None) -> Row:
@@ -153,9 +173,11 @@ class Row:
 
     def restored(self, object_id: str) -> Row:
         """Return the row without a trace of the drop."""
-        return replace(
-            self._with(CONTROL, None)._with(_ORIGINAL, None)._with(_CASCADE, None), object_id=object_id
-        )
+        if self.is_visible:
+            return replace(self, object_id=object_id)
+        kept = {key: value for key, value in self.metadata.items() if key not in _STATE}
+        theirs = _decode_metadata(_text(self.metadata.get(_THEIRS, "{}")))
+        return replace(self, object_id=object_id, metadata={**kept, **theirs})
 
     def reviving(self, control_text: str) -> Row:
         """Return the row at its old id, still hidden: a create writes over it."""
@@ -211,6 +233,12 @@ def encode_row(row: Row) -> dict[str, Any]:
         "location": row.location,
         "metadata": text,
     }
+
+
+def _is_state(value: Any) -> bool:
+    """Tell whether a user cannot have written this: it has the outline of an arbiter's body."""
+    body = _decode_metadata(value) if isinstance(value, str) else {}
+    return body.keys() >= {"format", "state"}
 
 
 def _decode_metadata(text: str | None) -> dict[str, Any]:
