@@ -191,7 +191,7 @@ def drop_namespace(
 def _objects_in(snapshot: Snapshot, object_id: str) -> list[Row]:
     """Return what is in a namespace at any depth; the versions of a table belong to the table."""
     below = snapshot.below(object_id + DELIMITER)
-    return [row for row in below if row.object_type != ObjectType.VERSION and not row.is_dropped]
+    return [row for row in below if row.object_type != ObjectType.VERSION]
 
 
 def _refuse_busy(inside: Sequence[Row]) -> None:

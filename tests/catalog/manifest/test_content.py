@@ -29,9 +29,10 @@ from tests.support.calls import (
     write,
 )
 from tests.support.codes import INVALID_TABLE_STATE, UNSUPPORTED
-from tests.support.lakes import Lake
-from tests.support.modes import V1
+from tests.support.lakes import QUIET, Lake
+from tests.support.modes import MANIFEST_MODES, V1
 from tests.support.roots import refused
+from tests.support.servers import S3Server
 
 from relance import DirectoryNamespace
 from relance.catalog.manifest.row import CONTROL
@@ -231,6 +232,38 @@ def test_manifest_with_other_columns_works_for_every_operation(kind: str, lake: 
         copied.open().maintain_manifest()
         assert set(copied.manifest_rows()) == set(found), name
         assert READS["list_all_tables"](copied.open()), name
+
+
+@pytest.mark.parametrize("mode", MANIFEST_MODES)
+def test_manifest_with_v1_names_on_s3_is_read_at_once_and_works(
+    mode: str, moto_server: S3Server, moto_bucket: str
+) -> None:
+    lake = Lake(f"s3://{moto_bucket}/lake", MANIFEST_MODES[mode], moto_server.storage_options(), QUIET)
+    uri = f"{lake.uri}/__manifest"
+
+    def add(*ids: str, **options: Any) -> None:
+        added = pa.Table.from_pylist(
+            [{"object_id": each, "object_type": "namespace"} for each in ids], SCHEMA
+        )
+        lance.write_dataset(added, uri, storage_options=lake.options, **options)
+
+    add("a", enable_v2_manifest_paths=False)
+    catalog = lake.open()
+    for number in range(3):
+        assert f"b{number}" not in namespaces(catalog)
+        add(f"b{number}", mode="append")
+        assert f"b{number}" in namespaces(catalog), "seen at once, not after seconds"
+        with refused(2):
+            spaces(catalog, f"b{number}")
+    make(catalog, "a/t", 1)
+    rename(catalog, "a/t", "a/u")
+    drop(catalog, "a/u")
+    catalog.undrop_table(["a", "u"])
+    catalog.protect(["a"])
+    assert rows(lake.open(), "a/u") == [1]
+    found = lance.dataset(uri, storage_options=lake.options)
+    assert found.count_rows() == len(set(found.to_table()["object_id"].to_pylist()))
+    assert any(key.endswith(f"/{found.version}.manifest") for key in lake.all_keys("__manifest/_versions"))
 
 
 def test_unknown_column_that_must_not_be_null_is_named_and_only_read(lake: Lake) -> None:
