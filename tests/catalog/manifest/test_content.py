@@ -12,6 +12,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance.namespace import DirectoryNamespace as NativeNamespace
+from lance_namespace import ListNamespacesRequest, ListTablesRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.calls import (
     assert_whole,
@@ -481,6 +483,45 @@ class TestUnknownContent:
                     change(catalog, "__dropped/t")
         assert lake.open().purge_table(["a", "gone"], force=True).purged
         assert rows(lake.open(), "__dropped/t") == [5]
+
+    def test_dropped_rows_have_types_of_their_own_where_native_clients_allow_it(self, lake: Lake) -> None:
+        def types() -> dict[str, set[str]]:
+            found: dict[str, set[str]] = {}
+            for object_id, row in lake.manifest_rows().items():
+                found.setdefault(row["object_type"], set()).add(object_id)
+            return found
+
+        managed = {**lake.settings, "table_version_management": "true"}
+        lake = replace(lake, settings=managed)
+        catalog = lake.open()
+        catalog.list_table_versions({"id": ["a", "t"]})  # turns it on
+        catalog.undrop_table(["a", "gone"])
+        catalog.undrop_namespace(["gone"])
+        spaces(catalog, "new")
+        make(catalog, "a/away", 6)
+        for path in ("a/gone", "a/away"):
+            drop(catalog, path)
+        catalog.drop_namespace({"id": ["gone"]})
+        found = types()
+        before = {each for each in found["table"] if each.startswith("__dropped$")}
+        assert len(before) == 1, "the root table that was dropped before"
+        assert {*found["table"], *found["namespace"]} - before == {"a", "a$t", "new", "root"}
+        assert found["relance_namespace"] > {"__dropped$head"}
+        assert len(found["relance_table"]) == 2
+        theirs = NativeNamespace(root=lake.uri, manifest_enabled="true", dir_listing_enabled="false")
+        assert theirs.list_tables(ListTablesRequest(id=["a"])).tables == ["t"]
+        assert theirs.list_namespaces(ListNamespacesRequest(id=[])).namespaces == ["a", "new"]
+        ids = {each.id for each in lake.open().list_dropped_tables()}
+        assert ids == {("a", "gone"), ("a", "away"), ("away",)}
+        catalog = lake.open()
+        catalog.undrop_table(["a", "away"])
+        catalog.undrop_namespace(["gone"])
+        assert {"a$away"} <= types()["table"]
+        assert {"gone"} <= types()["namespace"]
+        assert rows(catalog, "a/away") == [6]
+        assert catalog.purge_table(["a", "gone"], force=True).purged
+        assert "relance_table" not in types()
+        assert [each for each in catalog.scrub() if each.name.startswith("__dropped")] == []
 
     def test_other_table_metadata_survives_writes(self, lake: Lake) -> None:
         manifest(lake).update_metadata({"vendor": "x"})

@@ -57,6 +57,10 @@ class ObjectType(StrEnum):
     VERSION = "table_version"
 
 
+_OWN_TYPES = {f"relance_{each}": each for each in (ObjectType.TABLE, ObjectType.NAMESPACE)}
+"""Types that dropped rows and the head have where native clients allow it: nobody takes them for others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row. `columns` holds every column as it was read, so that unknown ones survive."""
@@ -213,15 +217,18 @@ def decode_row(columns: Mapping[str, Any]) -> Row:
     """Return what a row of the table says; metadata of any kind is tolerated."""
     return Row(
         object_id=columns["object_id"],
-        object_type=columns["object_type"],
+        object_type=_OWN_TYPES.get(columns["object_type"], columns["object_type"]),
         location=columns["location"],
         metadata=_decode_metadata(columns["metadata"]),
         columns=columns,
     )
 
 
-def encode_row(row: Row) -> dict[str, Any]:
-    """Return the columns of a row; metadata that was not changed is written as it was."""
+def encode_row(row: Row, *, own_types: bool = False) -> dict[str, Any]:
+    """Return the columns of a row; metadata that was not changed is written as it was.
+
+    With `own_types` dropped rows and the head get types of their own, which native clients do not know.
+    """
     text = row.columns.get("metadata")
     if text is None or _decode_metadata(text) != row.metadata:
         text = _encode_metadata(row.metadata)
@@ -229,7 +236,7 @@ def encode_row(row: Row) -> dict[str, Any]:
         "base_objects": None,
         **row.columns,
         "object_id": row.object_id,
-        "object_type": row.object_type,
+        "object_type": _own_type(row) if own_types else str(row.object_type),
         "location": row.location,
         "metadata": text,
     }
@@ -239,6 +246,11 @@ def _is_state(value: Any) -> bool:
     """Tell whether a user cannot have written this: it has the outline of an arbiter's body."""
     body = _decode_metadata(value) if isinstance(value, str) else {}
     return body.keys() >= {"format", "state"}
+
+
+def _own_type(row: Row) -> str:
+    own = f"relance_{row.object_type}"
+    return own if own in _OWN_TYPES and (row.is_dropped or row.object_id == HEAD_ID) else str(row.object_type)
 
 
 def _decode_metadata(text: str | None) -> dict[str, Any]:

@@ -134,6 +134,12 @@ def _check(metadata: Mapping[str, str], key: str, known: int, *, to_do: str) -> 
         )
 
 
+def refuses_native_changes(metadata: Mapping[str, str]) -> bool:
+    """Tell whether native clients leave the manifest alone, which unknown types of rows make them fail at."""
+    flags = metadata.get(WRITER_FLAGS_KEY, "0")
+    return flags.isascii() and flags.isdecimal() and bool(int(flags) & MANAGED_VERSIONS_FLAG)
+
+
 def manages_versions(metadata: Mapping[str, str]) -> bool:
     """Tell whether the versions of this catalog's tables are kept as rows."""
     return metadata.get(MANAGED_VERSIONS_KEY, "false").lower() == "true"

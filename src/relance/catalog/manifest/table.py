@@ -41,6 +41,7 @@ from relance.catalog.manifest.schema import (
     check_flags,
     check_schema,
     new_values,
+    refuses_native_changes,
 )
 from relance.catalog.manifest.snapshot import LanceSnapshot, RevertedSnapshot, in_reader, manifest_errors
 from relance.catalog.manifest.store import (
@@ -294,7 +295,7 @@ class LanceManifest:
             dataset.update_metadata(dict(values))
 
     def _create(self, change: Change) -> _Landed:
-        rows = _as_table([_HEAD, *change.added], SCHEMA)
+        rows = _as_table([_HEAD, *change.added], SCHEMA, {})
         try:
             with manifest_errors(self.options):
                 fragments = write_fragments(
@@ -330,7 +331,7 @@ class LanceManifest:
         for located in gone:
             by_fragment.setdefault(located.fragment, []).append(located.offset)
         head = next(located.fragment for located in gone if located.row.object_id == HEAD_ID)
-        rows = _as_table([_HEAD, *added], dataset.schema)
+        rows = _as_table([_HEAD, *added], dataset.schema, read.metadata)
         removed: list[int] = []
         old = read.small_file(head)
         if old is not None and len(old.rows) <= HEAD_ROWS:
@@ -459,7 +460,7 @@ class LanceManifest:
         """Add the head row; Lance's own check of the primary key lets only one client do so."""
         dataset = self.table.open_apart()
         assert dataset is not None  # rows were just read from it
-        row = _as_table([_HEAD], dataset.schema)
+        row = _as_table([_HEAD], dataset.schema, dataset.metadata)
         with manifest_errors(self.options):
             # Through the index Lance 14 was seen to write duplicates: never use it here.
             dataset.merge_insert("object_id").when_not_matched_insert_all().use_index(False).execute(row)
@@ -469,10 +470,11 @@ class LanceManifest:
         return dict(self.options) or None
 
 
-def _as_table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
+def _as_table(rows: Iterable[Row], schema: pa.Schema, metadata: Mapping[str, str]) -> pa.Table:
     """Return the rows as the manifest's columns; its time of creation is kept in a row that was read."""
-    new = new_values(schema, datetime.now(UTC))
-    return pa.Table.from_pylist([{**new, **encode_row(row)} for row in rows], schema=schema)
+    new, own_types = new_values(schema, datetime.now(UTC)), refuses_native_changes(metadata)
+    encoded = (encode_row(row, own_types=own_types) for row in rows)
+    return pa.Table.from_pylist([{**new, **columns} for columns in encoded], schema=schema)
 
 
 def _intended(rows: Iterable[Located], change: Change) -> list[Located]:
@@ -498,14 +500,13 @@ def _intended(rows: Iterable[Located], change: Change) -> list[Located]:
 def _exact(rows: Iterable[Located], row: Row) -> Located | None:
     """Return the row of the table that is exactly the one that was written."""
     columns = encode_row(row)
-    return next(
-        (
-            located
-            for located in rows
-            if all(located.row.columns.get(name) == value for name, value in columns.items())
-        ),
-        None,
-    )
+
+    def is_same(found: Row) -> bool:
+        # The type is compared as it is meant: in the table, a dropped row may have one of its own.
+        read = {**found.columns, "object_type": found.object_type}
+        return all(read.get(name) == value for name, value in columns.items())
+
+    return next((located for located in rows if is_same(located.row)), None)
 
 
 def _build(
