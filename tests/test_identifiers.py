@@ -28,7 +28,6 @@ from relance.identifiers import MAX_NAME_BYTES, parse_namespace_id, parse_table_
         'a"b',
         " a",
         "a ",
-        "__manifest",
     ],
 )
 def test_invalid_names_are_refused_with_the_reason(name: str) -> None:
@@ -36,6 +35,15 @@ def test_invalid_names_are_refused_with_the_reason(name: str) -> None:
         parse_table_id([name])
     assert caught.value.code == 13
     assert str(why_unusable(name)) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["__manifest", "__dropped"])
+def test_reserved_name_is_that_of_an_existing_object_at_most(name: str) -> None:
+    for parse in (parse_table_id, parse_namespace_id):
+        with pytest.raises(InvalidInputError, match="reserved"):
+            parse([name])
+    assert parse_table_id([name, "t"], existing=True).parts == [name, "t"]
+    assert parse_namespace_id([name], existing=True) == (name,)
 
 
 @pytest.mark.parametrize(

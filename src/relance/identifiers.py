@@ -20,7 +20,7 @@ MAX_NAME_BYTES = 220
 """A file name holds 255 bytes; the longest thing we add to a name must still fit."""
 
 RESERVED_NAMES = frozenset({"__manifest", "__dropped"})
-"""Names the catalog format itself uses."""
+"""Names the catalog format itself uses. Nothing new gets them, but other clients may have given them."""
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _PLAIN_PART = re.compile(r"[^.`/$\s]+")
@@ -60,36 +60,38 @@ class TableId:
         return DELIMITER.join(self.parts)
 
 
-def parse_table_id(parts: Sequence[str] | None) -> TableId:
-    """Return the validated id.
+def parse_table_id(parts: Sequence[str] | None, *, existing: bool = False) -> TableId:
+    """Return the validated id; with `existing` also reserved names, which other clients may have given.
 
     Raises:
         InvalidInputError: the id is missing or empty, or a part is not a usable name.
     """
     if parts is None:
         raise InvalidInputError("table id is required")
-    checked = _check_parts(parts, what="table")
+    checked = _check_parts(parts, what="table", existing=existing)
     if not checked:
         raise InvalidInputError("table id is empty: it needs at least the table's name")
     return TableId(namespace=checked[:-1], name=checked[-1])
 
 
-def parse_namespace_id(parts: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the validated namespace id; the empty tuple is the root.
+def parse_namespace_id(parts: Sequence[str] | None, *, existing: bool = False) -> tuple[str, ...]:
+    """Return the validated namespace id; the empty tuple is the root. `existing` is as for a table.
 
     Raises:
         InvalidInputError: the id is missing, or a part is not a usable name.
     """
     if parts is None:
         raise InvalidInputError("namespace id is required; use [] for the root")
-    return _check_parts(parts, what="namespace")
+    return _check_parts(parts, what="namespace", existing=existing)
 
 
-def _check_parts(parts: Sequence[str], *, what: str) -> tuple[str, ...]:
+def _check_parts(parts: Sequence[str], *, what: str, existing: bool) -> tuple[str, ...]:
     if isinstance(parts, str) or not all(isinstance(part, str) for part in parts):
         raise InvalidInputError(f"{what} id must be a list of strings, got {parts!r}")
     for part in parts:
         reason = why_unusable(part)
+        if part in RESERVED_NAMES and not existing:
+            reason = "it is reserved; what another client gave this name can be listed, described and read"
         if reason is not None:
             raise InvalidInputError(f"invalid {what} name {part!r}: {reason}")
     return tuple(parts)
@@ -97,14 +99,12 @@ def _check_parts(parts: Sequence[str], *, what: str) -> tuple[str, ...]:
 
 def why_unusable(name: str) -> str | None:
     """Return the reason why `name` cannot name a table or namespace, or None when it can."""
-    if _PLAIN.fullmatch(name) and name not in RESERVED_NAMES:
+    if _PLAIN.fullmatch(name):
         return None
     if not name:
         return "it is empty"
     if name in {".", ".."}:
         return "it refers to a directory"
-    if name in RESERVED_NAMES:
-        return "it is reserved"
     if name != name.strip():
         return "it starts or ends with whitespace"
     return _why_characters_unusable(name)

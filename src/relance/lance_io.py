@@ -30,6 +30,7 @@ from relance.errors import (
     TableVersionNotFoundError,
 )
 from relance.identifiers import TableId
+from relance.locations import VERSIONS_DIRECTORY
 from relance.storage.failures import error_for_text, first_line
 from relance.storage.protocol import ObjectStorage
 
@@ -311,12 +312,22 @@ class PylanceTables:
         except TableNotFoundError:
             return None
         except InternalError as failure:
-            if "not found" in failure.detail.lower():
+            before = self._versions(directory)
+            try:
+                return open_at(self._location(directory), self._options, directory)
+            except TableNotFoundError:
+                return None
+            except InternalError:
+                if self._versions(directory) == before:
+                    raise failure from None  # nobody changes the table: it cannot be read
                 # Listed, and gone before it was read: a purge is at work.
                 raise ConcurrentModificationError(
                     f"table at '{directory}' changed while it was being opened"
                 ) from failure
-            raise
+
+    def _versions(self, directory: str) -> tuple[tuple[str, ...], frozenset[str]]:
+        level = self._storage.list_level(f"{directory}/{VERSIONS_DIRECTORY}")
+        return tuple(sorted(level.directories)), frozenset(file.key for file in level.files)
 
     def stage(
         self,

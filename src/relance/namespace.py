@@ -213,7 +213,11 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
         self, request: BatchDeleteTableVersionsRequest | Fields
     ) -> BatchDeleteTableVersionsResponse | DictResponse:
         checked = as_request(BatchDeleteTableVersionsRequest, request)
-        return in_kind(request, versions.batch_delete_table_versions(self._context, checked))
+        # Of the spec's text, but not a field of its model: in a dictionary, or in the context.
+        given = request.get("ignore_missing") if isinstance(request, Mapping) else None
+        ignore_missing = versions.parse_ignore_missing(given, checked.context)
+        response = versions.batch_delete_table_versions(self._context, checked, ignore_missing=ignore_missing)
+        return in_kind(request, response)
 
     def batch_commit_tables(self, request: BatchCommitTablesRequest | Fields) -> BatchCommitTablesResponse:
         return batch_commit.batch_commit_tables(self._context, as_request(BatchCommitTablesRequest, request))

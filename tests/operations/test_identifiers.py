@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import InvalidInputError
+from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 from tests.support.codes import INVALID_INPUT, UNSUPPORTED
 from tests.support.profiles import MOTO
 from tests.support.roots import (
@@ -78,7 +78,7 @@ BAD_NAMES = (
     "", " ", " a", "a ", "\ta", "a\n", "\n", "a\rb", "\0", "a\0b", "a\x1bb", "\x7f", "a\x85b",
     "$", "a$b", "$a", "a$", "/", "a/b", "/a", "a/", "../a", "a/..", "/etc/passwd", "\\", "a\\b", "..\\a",
     ".", "..", "%", "a%b", "%2e%2e", "a%2Fb", "#", "a#b", "?", "a?b", "*", "a*b", '"', 'a"b', "<a>", "a|b",
-    "__manifest", "__dropped", "x" * 221, "é" * 111, "日" * 74, "x" * 5000,
+    "x" * 221, "é" * 111, "日" * 74, "x" * 5000,
     "a\u200bb", "a\u202eb", "\ufeffa", "a\u2028b", "\ue000", "\ud800", "a\udfffb", "\U000fffff", "e\u0301",
 )  # fmt: skip
 
@@ -110,6 +110,32 @@ def test_invalid_name_is_refused_by_every_operation_and_changes_nothing(name: st
         for parts in ([name], ["ok", name], [name, "ok"]):
             with refused(INVALID_INPUT):
                 call(catalog, parts)
+    assert snapshot(local.folder.parent) == beside
+
+
+LOOKS = (
+    "list_tables",
+    "list_namespaces",
+    "describe_namespace",
+    "namespace_exists",
+    "table_exists",
+    "describe_table",
+)
+
+
+@pytest.mark.parametrize("name", ["__manifest", "__dropped"])
+def test_reserved_name_is_only_looked_for(name: str, local: LocalPlace) -> None:
+    catalog = local.open()
+    create(catalog, "taken")
+    beside = snapshot(local.folder.parent)
+    for operation, call in OPERATIONS.items():
+        for parts in ([name], ["ok", name], [name, "ok"]):
+            with pytest.raises(LanceNamespaceError) as caught:
+                call(catalog, parts)
+            if operation in LOOKS:
+                assert int(caught.value.code) != INVALID_INPUT, operation
+            else:  # V1 has no namespaces
+                assert int(caught.value.code) in {INVALID_INPUT, UNSUPPORTED}, operation
     assert snapshot(local.folder.parent) == beside
 
 

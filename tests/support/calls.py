@@ -11,7 +11,7 @@ from typing import Any
 
 import lance
 from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
-from tests.support.codes import TABLE_NOT_FOUND
+from tests.support.codes import NAMESPACE_NOT_FOUND, TABLE_NOT_FOUND
 from tests.support.lakes import Lake
 from tests.support.roots import numbers, refused, stream_of
 
@@ -92,7 +92,7 @@ def exists(catalog: DirectoryNamespace, path: str) -> bool:
     """Return whether there is such a table."""
     try:
         catalog.table_exists({"id": ident(path)})
-    except TableNotFoundError:
+    except (TableNotFoundError, NamespaceNotFoundError):
         return False
     return True
 
@@ -130,7 +130,9 @@ def assert_gone(catalog: DirectoryNamespace, path: str) -> None:
     assert name not in tables(catalog, namespace, include_declared=False)
     assert path not in all_tables(catalog)
     assert not exists(catalog, path)
-    for look in (catalog.describe_table, catalog.list_table_versions, catalog.describe_table_version):
+    with refused(TABLE_NOT_FOUND if space_exists(catalog, namespace) else NAMESPACE_NOT_FOUND):
+        catalog.describe_table({"id": ident(path)})
+    for look in (catalog.list_table_versions, catalog.describe_table_version):
         with refused(TABLE_NOT_FOUND):
             look({"id": ident(path)})
 

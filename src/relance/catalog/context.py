@@ -152,14 +152,14 @@ def require_writable(snapshot: Snapshot | None) -> None:
         check_flags(snapshot.metadata, writing=True)
 
 
-def table_id_of(context: Context, parts: object) -> TableId:
-    """Return the validated id of a table of this catalog.
+def table_id_of(context: Context, parts: object, *, existing: bool = False) -> TableId:
+    """Return the validated id of a table of this catalog; `existing` is as for parse_table_id.
 
     Raises:
         InvalidInputError: not a usable id.
         UnsupportedOperationError: it lies in a child namespace, which a catalog without manifest has not.
     """
-    table_id = parse_table_id(parts)  # type: ignore[arg-type]  # checked there
+    table_id = parse_table_id(parts, existing=existing)  # type: ignore[arg-type]  # checked there
     if context.manifest is None and table_id.namespace:
         raise UnsupportedOperationError(f"table id '{table_id}' has several parts: {FLAT}")
     return table_id

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -504,7 +505,7 @@ def require_root_namespace(parts: Sequence[str] | None) -> None:
         InvalidInputError: not a usable id.
         UnsupportedOperationError: it names a child namespace.
     """
-    namespace = parse_namespace_id(parts)
+    namespace = parse_namespace_id(parts, existing=True)
     if namespace:
         raise UnsupportedOperationError(f"namespace '{DELIMITER.join(namespace)}': {FLAT}")
 
@@ -522,6 +523,25 @@ def require_namespace(snapshot: Snapshot, namespace: Sequence[str]) -> Row | Non
     if row is None or row.object_type != ObjectType.NAMESPACE or not row.is_visible:
         raise NamespaceNotFoundError(f"namespace '{object_id}'")
     return row
+
+
+@contextmanager
+def parent_first(context: Context, table_id: TableId) -> Iterator[None]:
+    """Report the namespace of a missing table if that is missing too; no request is made for it.
+
+    Raises:
+        NamespaceNotFoundError: the table's namespace does not exist.
+    """
+    try:
+        yield
+    except TableNotFoundError as failure:
+        if context.manifest is None:
+            raise
+        try:
+            require_namespace(context.manifest.recent(), table_id.namespace)
+        except NamespaceNotFoundError as missing:
+            raise NamespaceNotFoundError(f"{missing.detail} ({failure.detail})") from failure
+        raise
 
 
 def refuse_protected(row: Row | None) -> None:

@@ -35,7 +35,7 @@ from relance.catalog import create, drop, namespaces, purge, register
 from relance.catalog import rename as renaming
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.manifest.row import check_properties
-from relance.catalog.resolve import require_root_namespace
+from relance.catalog.resolve import parent_first, require_root_namespace
 from relance.config import parse_duration, parse_flag
 from relance.errors import InvalidInputError, NamespaceAlreadyExistsError, NamespaceNotFoundError
 from relance.identifiers import TableId, parse_namespace_id, parse_table_id
@@ -151,6 +151,7 @@ def drop_table(context: Context, request: DropTableRequest) -> DropTableResponse
     """Hide the table; its files stay until a purge. `context["purge"]="true"` purges at once.
 
     Raises:
+        NamespaceNotFoundError: its namespace does not exist.
         TableNotFoundError: there is no such table, or it is dropped already.
         InvalidTableStateError: it is protected.
         InvalidInputError: a TTL is not a duration.
@@ -161,7 +162,8 @@ def drop_table(context: Context, request: DropTableRequest) -> DropTableResponse
     purged = parse_flag(wishes.get("purge", "false"), what="context['purge']")
     if purged:
         require_replace(context.storage, to_do="purging")
-    dropped = drop.drop(context, table_id, ttl)
+    with parent_first(context, table_id):
+        dropped = drop.drop(context, table_id, ttl)
     properties = dropped.response
     if purged:
         options = purge.PurgeOptions(force=True)
@@ -217,12 +219,14 @@ def deregister_table(context: Context, request: DeregisterTableRequest) -> Dereg
     """Hide the table until it is registered again.
 
     Raises:
+        NamespaceNotFoundError: its namespace does not exist.
         TableNotFoundError: there is no such table, or it is hidden already.
         InvalidTableStateError: it is protected.
     """
     table_id = table_id_of(context, request.id)
     settle(context, table_id)  # a version that waits for its file would go with its row
-    directory, properties = register.deregister(context, table_id)
+    with parent_first(context, table_id):
+        directory, properties = register.deregister(context, table_id)
     return DeregisterTableResponse(
         id=table_id.parts, location=context.location_of(directory), properties=properties or None
     )
@@ -234,7 +238,7 @@ def list_namespaces(context: Context, request: ListNamespacesRequest) -> ListNam
     Raises:
         NamespaceNotFoundError: there is no such namespace.
     """
-    namespace = _namespace_of(context, request.id)
+    namespace = _namespace_of(context, request.id, existing=True)
     names, token = namespaces.list_namespaces(
         context, namespace, after=request.page_token or None, limit=request.limit
     )
@@ -247,7 +251,7 @@ def describe_namespace(context: Context, request: DescribeNamespaceRequest) -> D
     Raises:
         NamespaceNotFoundError: there is no such namespace.
     """
-    namespace = _namespace_of(context, request.id or [])
+    namespace = _namespace_of(context, request.id or [], existing=True)
     return DescribeNamespaceResponse(properties=namespaces.namespace_properties(context, namespace))
 
 
@@ -257,7 +261,7 @@ def namespace_exists(context: Context, request: NamespaceExistsRequest) -> Names
     Raises:
         NamespaceNotFoundError: it is not.
     """
-    namespaces.namespace_properties(context, _namespace_of(context, request.id))
+    namespaces.namespace_properties(context, _namespace_of(context, request.id, existing=True))
     return NamespaceExistsResponse()
 
 
@@ -317,7 +321,9 @@ def undrop_namespace(context: Context, parts: Sequence[str], cascade_id: str | N
     return sorted(row.parts for row in namespaces.undrop_namespace(context, namespace, cascade_id))
 
 
-def _namespace_of(context: Context, parts: Sequence[str] | None) -> tuple[str, ...]:
+def _namespace_of(
+    context: Context, parts: Sequence[str] | None, *, existing: bool = False
+) -> tuple[str, ...]:
     if context.manifest is None:
         require_root_namespace(parts)
-    return parse_namespace_id(parts)
+    return parse_namespace_id(parts, existing=existing)

@@ -24,7 +24,7 @@ from relance.catalog.manifest.store import NO_CHANGE, Change, Manifest, Snapshot
 from relance.catalog.register import require_home_row
 from relance.catalog.resolve import find_in
 from relance.catalog.version_rows.agreement import Lag, copy_staged, is_copy, lag_of, put_final, reconcile
-from relance.catalog.version_rows.draft import VersionDraft, version_taken
+from relance.catalog.version_rows.draft import VersionDraft, require_versions, version_taken
 from relance.catalog.version_rows.management import switch_on
 from relance.catalog.version_rows.rows import StagedVersion, VersionRow, rows_at, rows_of
 from relance.errors import (
@@ -194,6 +194,7 @@ class DeleteVersions:
 
     table_id: TableId
     ranges: tuple[range, ...]
+    ignore_missing: bool = True
 
 
 Step = StagedVersion | DeleteVersions
@@ -231,6 +232,7 @@ def commit_steps(
         TableNotFoundError: a table does not exist.
         TableVersionAlreadyExistsError: a version exists with other content.
         ConcurrentModificationError: a version is not the one after the latest.
+        TableVersionNotFoundError: a version to delete is missing, and that is not to be ignored.
         InvalidTableStateError: the latest version would be deleted.
     """
     require_create_only(context.storage, to_do="committing a version")
@@ -285,6 +287,8 @@ def _plan(
         if isinstance(step, StagedVersion):
             keys.append([draft.create(step, context.storage)])
         else:
+            if not step.ignore_missing:
+                require_versions(draft.table, draft.files, step.ranges)
             keys.append(draft.delete(step.ranges))
     changes = [also(snapshot), *(draft.change for draft in drafts.values())]
     removed = tuple(dict.fromkeys(each for change in changes for each in change.removed))

@@ -22,7 +22,13 @@ from relance.catalog.layout import list_names
 from relance.catalog.manifest.row import ObjectType
 from relance.catalog.manifest.store import Snapshot, rereading
 from relance.catalog.namespaces import page_of
-from relance.catalog.resolve import Found, find_table, require_namespace, require_root_namespace
+from relance.catalog.resolve import (
+    Found,
+    find_table,
+    parent_first,
+    require_namespace,
+    require_root_namespace,
+)
 from relance.identifiers import DELIMITER, parse_namespace_id
 from relance.lance_io import lance_errors
 from relance.locations import VERSIONS_DIRECTORY
@@ -47,7 +53,7 @@ def list_tables(context: Context, request: ListTablesRequest) -> ListTablesRespo
         require_root_namespace(request.id)
         names = _after(list_names(context, include_declared=declared), request.page_token)
         return _page(names, request.limit)
-    namespace = parse_namespace_id(request.id)
+    namespace = parse_namespace_id(request.id, existing=True)
     snapshot = context.manifest.latest()
     require_namespace(snapshot, namespace)
     found = _table_names(context, snapshot, namespace, after=request.page_token or None, declared=declared)
@@ -127,9 +133,11 @@ def table_exists(context: Context, request: TableExistsRequest) -> TableExistsRe
     """Return when the table is there, in the given version if one is given.
 
     Raises:
-        TableNotFoundError, TableVersionNotFoundError: it is not.
+        NamespaceNotFoundError, TableNotFoundError, TableVersionNotFoundError: it is not.
     """
-    found = find_table(context, table_id_of(context, request.id), properties=False)
+    table_id = table_id_of(context, request.id, existing=True)
+    with parent_first(context, table_id):
+        found = find_table(context, table_id, properties=False)
     if request.version is not None:
         open_dataset(context, found, version=request.version)
     return TableExistsResponse()
@@ -139,9 +147,12 @@ def describe_table(context: Context, request: DescribeTableRequest) -> DescribeT
     """Return where the table is and, when asked, what is in it.
 
     Raises:
+        NamespaceNotFoundError: its namespace does not exist.
         TableNotFoundError, TableVersionNotFoundError, TableTagNotFoundError, TableBranchNotFoundError
     """
-    found = find_table(context, table_id_of(context, request.id))
+    table_id = table_id_of(context, request.id, existing=True)
+    with parent_first(context, table_id):
+        found = find_table(context, table_id)
     location = context.location_of(found.directory)
     detailed = bool(request.load_detailed_metadata)
     declared = found.is_only_declared(context.storage) if request.check_declared or detailed else None

@@ -60,7 +60,7 @@ def open_for_reading(
         TableNotFoundError: there is no such table, or it is only declared.
         TableVersionNotFoundError, TableBranchNotFoundError: not that one.
     """
-    table_id = table_id_of(context, parts)
+    table_id = table_id_of(context, parts, existing=True)
     if is_main(branch):
         with suppress(PermissionDeniedError):  # who may only read sees what has its file
             settle(context, table_id)

@@ -15,6 +15,7 @@ from lance_namespace_urllib3_client.models.version_range import VersionRange
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.layout import ManifestFile, manifest_key, parse_scheme, version_of
 from relance.catalog.resolve import find_table
+from relance.catalog.version_rows.draft import NO_END
 from relance.catalog.version_rows.rows import StagedVersion, check_metadata
 from relance.errors import InvalidInputError, KeyNotFoundError
 from relance.locations import VERSIONS_DIRECTORY
@@ -67,7 +68,7 @@ def _parse_range(start: int, end: int) -> range:
             f"invalid version range {start}..{end}: end is exclusive and must not be before start; -1 "
             "means no end"
         )
-    return range(start, 2**64 if end == -1 else end)
+    return range(start, NO_END if end == -1 else end)
 
 
 def check_staged(

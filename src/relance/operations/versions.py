@@ -6,6 +6,8 @@ never have, managed_versions takes over.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lance_namespace import (
     BatchCreateTableVersionsRequest,
     BatchCreateTableVersionsResponse,
@@ -25,8 +27,9 @@ from relance.catalog.layout import ManifestFile, list_manifests
 from relance.catalog.manifest.schema import manages_versions
 from relance.catalog.resolve import find_table
 from relance.catalog.version_rows.agreement import put_final
-from relance.catalog.version_rows.draft import check_next, version_taken
+from relance.catalog.version_rows.draft import check_next, require_versions, version_taken
 from relance.catalog.version_rows.rows import StagedVersion
+from relance.config import parse_flag
 from relance.errors import InvalidTableStateError, TableVersionNotFoundError, UnsupportedOperationError
 from relance.operations import managed_versions
 from relance.operations.managed_versions import DeleteVersions, commit_steps, version_keeper
@@ -124,12 +127,23 @@ def batch_create_table_versions(
     return BatchCreateTableVersionsResponse(versions=[_put_version(context, each) for each in checked])
 
 
-def batch_delete_table_versions(
-    context: Context, request: BatchDeleteTableVersionsRequest
-) -> BatchDeleteTableVersionsResponse:
-    """Delete the manifests in the given ranges; versions that are not there count as nothing.
+def parse_ignore_missing(given: object, context: Mapping[str, str] | None) -> bool:
+    """Return what a request says about versions that are not there; they are ignored by default.
 
     Raises:
+        InvalidInputError: it is neither true nor false.
+    """
+    wish = (context or {}).get("ignore_missing", "true") if given is None else given
+    return wish if isinstance(wish, bool) else parse_flag(str(wish), what="ignore_missing")
+
+
+def batch_delete_table_versions(
+    context: Context, request: BatchDeleteTableVersionsRequest, *, ignore_missing: bool = True
+) -> BatchDeleteTableVersionsResponse:
+    """Delete the manifests in the given ranges, all that are there or, if one is missing, none.
+
+    Raises:
+        TableVersionNotFoundError: a version is missing, and that is not to be ignored.
         TableNotFoundError, TableBranchNotFoundError: there is no such table or branch.
         InvalidTableStateError: no version would be left, or, if the manifest keeps them, not the latest.
         InvalidInputError: a range is upside down.
@@ -137,10 +151,12 @@ def batch_delete_table_versions(
     table_id = table_id_of(context, request.id)
     ranges = parse_ranges(request.ranges)
     if is_main(request.branch) and (keeper := version_keeper(context)) is not None:
-        (result,) = commit_steps(context, keeper, [DeleteVersions(table_id, ranges)])
+        (result,) = commit_steps(context, keeper, [DeleteVersions(table_id, ranges, ignore_missing)])
         return BatchDeleteTableVersionsResponse(deleted_count=result.deleted)
     found = find_table(context, table_id)
     manifests = list_manifests(context.storage, found.directory, request.branch)
+    if not ignore_missing:
+        require_versions(str(table_id), [each.version for each in manifests], ranges)
     doomed = [each for each in manifests if any(each.version in versions for versions in ranges)]
     if doomed and len(doomed) == len(manifests):
         raise InvalidTableStateError(

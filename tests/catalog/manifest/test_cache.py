@@ -26,6 +26,9 @@ METADATA: tuple[dict[str, Any], ...] = (
     {},
     {"k": "v", "n": 1.5},
     {"relance.control": "deleted"},
+    {"relance.control": '{"format": 2, "state": "reviving"}'},
+    {"relance.id": "a"},
+    {"relance.id": 1},
     {"k": "relance.control"},
     {"k": {"relance.control": None}},
 )

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+from lance.namespace import DirectoryNamespace as NativeNamespace
+from lance_namespace import ListNamespacesRequest, ListTablesRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.calls import (
     assert_whole,
@@ -27,9 +31,10 @@ from tests.support.calls import (
     write,
 )
 from tests.support.codes import INVALID_TABLE_STATE, UNSUPPORTED
-from tests.support.lakes import Lake
-from tests.support.modes import V1
+from tests.support.lakes import QUIET, Lake
+from tests.support.modes import MANIFEST_MODES, V1
 from tests.support.roots import refused
+from tests.support.servers import S3Server
 
 from relance import DirectoryNamespace
 from relance.catalog.manifest.row import CONTROL
@@ -143,7 +148,19 @@ def _without(column: str) -> Callable[[Lake], None]:
 
 def _large_strings(lake: Lake) -> None:
     fields = [pa.field(f.name, pa.large_string()) if f.type == pa.string() else f for f in SCHEMA]
+    fields[-1] = pa.field("base_objects", pa.large_list(pa.field("object_id", pa.large_string())))
     replace_manifest(lake, manifest(lake).to_table().cast(pa.schema(fields)))
+
+
+def _created_at(kind: pa.DataType, value: object) -> Callable[[Lake], None]:
+    """Return what adds a column of the namespace spec that must not be null."""
+
+    def change(lake: Lake) -> None:
+        table = manifest(lake).to_table()
+        field = pa.field("created_at", kind, nullable=False)
+        replace_manifest(lake, table.append_column(field, pa.array([value] * len(table), kind)))
+
+    return change
 
 
 def _numbers(lake: Lake) -> None:
@@ -158,7 +175,6 @@ BROKEN: dict[str, Callable[[Lake], None]] = {
     "data files gone": _without_data,
     "another table": _another_table,
     **{f"without {column}": _without(column) for column in SCHEMA.names},
-    "large strings": _large_strings,
     "a column of numbers": _numbers,
 }
 
@@ -186,6 +202,83 @@ def test_invalid_manifest_is_refused_by_every_operation_and_left_unchanged(kind:
     assert lake.files() == before
     v1 = lake.open(V1)
     assert tables(v1) == ([] if lake.is_v2 else ["root"]), "directories can still be listed"
+
+
+LONG_AGO = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+FOREIGN_SCHEMAS: dict[str, tuple[Callable[[Lake], None], object]] = {
+    "large strings": (_large_strings, None),
+    "created_at with a zone": (_created_at(pa.timestamp("us", "UTC"), LONG_AGO), LONG_AGO),
+    "created_at in seconds": (_created_at(pa.timestamp("s"), LONG_AGO), LONG_AGO.replace(tzinfo=None)),
+    "created_at as a day": (_created_at(pa.date32(), LONG_AGO.date()), LONG_AGO.date()),
+    "created_at as a number": (_created_at(pa.int64(), 1577934245000), 1577934245000),
+    "created_at as text": (_created_at(pa.large_string(), "2020-01-02"), "2020-01-02"),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN_SCHEMAS)
+def test_manifest_with_other_columns_works_for_every_operation(kind: str, lake: Lake) -> None:
+    change, created = FOREIGN_SCHEMAS[kind]
+    for name, call in (READS | WRITES).items():
+        folder = lake.folder.parent / name.replace(" ", "-")
+        shutil.copytree(lake.folder, folder)
+        copied = replace(lake, uri=str(folder))
+        change(copied)
+        call(copied.open())
+        found = copied.manifest_rows()
+        for row in found.values():
+            assert created is None or row["created_at"] is not None, name
+        if created is not None and "a" in found:
+            assert found["a"]["created_at"] == created, name
+        assert len(found) == manifest(copied).count_rows(), name
+        copied.open().maintain_manifest()
+        assert set(copied.manifest_rows()) == set(found), name
+        assert READS["list_all_tables"](copied.open()), name
+
+
+@pytest.mark.parametrize("mode", MANIFEST_MODES)
+def test_manifest_with_v1_names_on_s3_is_read_at_once_and_works(
+    mode: str, moto_server: S3Server, moto_bucket: str
+) -> None:
+    lake = Lake(f"s3://{moto_bucket}/lake", MANIFEST_MODES[mode], moto_server.storage_options(), QUIET)
+    uri = f"{lake.uri}/__manifest"
+
+    def add(*ids: str, **options: Any) -> None:
+        added = pa.Table.from_pylist(
+            [{"object_id": each, "object_type": "namespace"} for each in ids], SCHEMA
+        )
+        lance.write_dataset(added, uri, storage_options=lake.options, **options)
+
+    add("a", enable_v2_manifest_paths=False)
+    catalog = lake.open()
+    for number in range(3):
+        assert f"b{number}" not in namespaces(catalog)
+        add(f"b{number}", mode="append")
+        assert f"b{number}" in namespaces(catalog), "seen at once, not after seconds"
+        with refused(2):
+            spaces(catalog, f"b{number}")
+    make(catalog, "a/t", 1)
+    rename(catalog, "a/t", "a/u")
+    drop(catalog, "a/u")
+    catalog.undrop_table(["a", "u"])
+    catalog.protect(["a"])
+    assert rows(lake.open(), "a/u") == [1]
+    found = lance.dataset(uri, storage_options=lake.options)
+    assert found.count_rows() == len(set(found.to_table()["object_id"].to_pylist()))
+    assert any(key.endswith(f"/{found.version}.manifest") for key in lake.all_keys("__manifest/_versions"))
+
+
+def test_unknown_column_that_must_not_be_null_is_named_and_only_read(lake: Lake) -> None:
+    table = manifest(lake).to_table()
+    field = pa.field("owner", pa.string(), nullable=False)
+    replace_manifest(lake, table.append_column(field, pa.array(["ann"] * len(table))))
+    before = lake.files()
+    for call in READS.values():
+        call(lake.open())
+    with refused(INVALID_TABLE_STATE) as caught:
+        spaces(lake.open(), "new")
+    assert "'owner'" in str(caught.value)
+    assert lake.files() == before
 
 
 def test_empty_manifest_folder_counts_as_no_manifest(lake: Lake) -> None:
@@ -319,14 +412,15 @@ class TestUnknownContent:
     def test_unknown_properties_survive_writes(self, lake: Lake) -> None:
         rewrite(lake, "a$t", metadata='{"n": "1", "vendor.key": "é \\"x\\"", "relance.future": "1"}')
         catalog = lake.open()
-        assert describe(catalog, "a/t").properties == {"n": "1", "vendor.key": 'é "x"'}
+        seen = {"n": "1", "vendor.key": 'é "x"', "relance.future": "1"}
+        assert describe(catalog, "a/t").properties == seen
         rename(catalog, "a/t", "a/moved")
         catalog.protect(["a", "moved"])
         catalog.unprotect(["a", "moved"])
         drop(catalog, "a/moved")
         catalog.undrop_table(["a", "moved"])
         kept = json.loads(lake.manifest_rows()["a$moved"]["metadata"])
-        assert kept == {"n": "1", "vendor.key": 'é "x"', "relance.future": "1"}
+        assert kept == seen
         make(catalog, "a/moved", 2, mode="overwrite", properties={"n": "2"})
         assert json.loads(lake.manifest_rows()["a$moved"]["metadata"])["relance.future"] == "1"
 
@@ -355,6 +449,79 @@ class TestUnknownContent:
         with refused(3):
             catalog.drop_namespace({"id": ["a"]})
         assert lake.manifest_rows()["a$v"]["object_type"] == "view"
+
+    def test_objects_below_our_prefix_are_shown_and_never_ours(self, lake: Lake) -> None:
+        (lake.folder / "loose").rename(lake.folder / "theirs")
+        added = [
+            {"object_id": "__dropped", "object_type": "namespace", "metadata": '{"k": 1}'},
+            {"object_id": "__dropped$sub", "object_type": "namespace"},
+            {"object_id": "__dropped$t", "object_type": "table", "location": "theirs", "metadata": "{}"},
+        ]
+        lance.write_dataset(
+            pa.Table.from_pylist(added, schema=SCHEMA), str(lake.folder / "__manifest"), mode="append"
+        )
+        dropped = lake.open().list_dropped_tables()
+        for _ in range(2):
+            catalog = lake.open()
+            assert namespaces(catalog) == ["__dropped", "a"]
+            assert namespaces(catalog, "__dropped") == ["sub"]
+            assert tables(catalog, "__dropped") == ["t"]
+            assert "__dropped$t" in catalog.list_all_tables({}).tables
+            assert catalog.describe_namespace({"id": ["__dropped"]}).properties == {"k": "1"}
+            assert describe(catalog, "__dropped/t").location == str(lake.folder / "theirs")
+            assert rows(catalog, "__dropped/t") == [5]
+            assert catalog.count_table_rows({"id": ["__dropped", "t"]}).count == 1
+            for each in dropped:
+                with refused(4):
+                    describe(catalog, f"__dropped/{each.deletion_id}")
+            assert catalog.list_dropped_tables() == dropped
+            assert [each for each in catalog.scrub() if each.name.startswith("__dropped")] == []
+            spaces(catalog, "new")  # rewrites the head, and what is beside it
+            catalog.drop_namespace({"id": ["new"]})
+            for change in (drop, declare, make):
+                with refused(13):
+                    change(catalog, "__dropped/t")
+        assert lake.open().purge_table(["a", "gone"], force=True).purged
+        assert rows(lake.open(), "__dropped/t") == [5]
+
+    def test_dropped_rows_have_types_of_their_own_where_native_clients_allow_it(self, lake: Lake) -> None:
+        def types() -> dict[str, set[str]]:
+            found: dict[str, set[str]] = {}
+            for object_id, row in lake.manifest_rows().items():
+                found.setdefault(row["object_type"], set()).add(object_id)
+            return found
+
+        managed = {**lake.settings, "table_version_management": "true"}
+        lake = replace(lake, settings=managed)
+        catalog = lake.open()
+        catalog.list_table_versions({"id": ["a", "t"]})  # turns it on
+        catalog.undrop_table(["a", "gone"])
+        catalog.undrop_namespace(["gone"])
+        spaces(catalog, "new")
+        make(catalog, "a/away", 6)
+        for path in ("a/gone", "a/away"):
+            drop(catalog, path)
+        catalog.drop_namespace({"id": ["gone"]})
+        found = types()
+        before = {each for each in found["table"] if each.startswith("__dropped$")}
+        assert len(before) == 1, "the root table that was dropped before"
+        assert {*found["table"], *found["namespace"]} - before == {"a", "a$t", "new", "root"}
+        assert found["relance_namespace"] > {"__dropped$head"}
+        assert len(found["relance_table"]) == 2
+        theirs = NativeNamespace(root=lake.uri, manifest_enabled="true", dir_listing_enabled="false")
+        assert theirs.list_tables(ListTablesRequest(id=["a"])).tables == ["t"]
+        assert theirs.list_namespaces(ListNamespacesRequest(id=[])).namespaces == ["a", "new"]
+        ids = {each.id for each in lake.open().list_dropped_tables()}
+        assert ids == {("a", "gone"), ("a", "away"), ("away",)}
+        catalog = lake.open()
+        catalog.undrop_table(["a", "away"])
+        catalog.undrop_namespace(["gone"])
+        assert {"a$away"} <= types()["table"]
+        assert {"gone"} <= types()["namespace"]
+        assert rows(catalog, "a/away") == [6]
+        assert catalog.purge_table(["a", "gone"], force=True).purged
+        assert "relance_table" not in types()
+        assert [each for each in catalog.scrub() if each.name.startswith("__dropped")] == []
 
     def test_other_table_metadata_survives_writes(self, lake: Lake) -> None:
         manifest(lake).update_metadata({"vendor": "x"})

@@ -17,6 +17,7 @@ from relance.catalog.manifest.schema import SCHEMA, WRITER_FLAGS_KEY
 from relance.catalog.manifest.store import Change, ManifestConflictError, Snapshot, transact
 from relance.catalog.manifest.table import LanceManifest
 from relance.catalog.manifest.upkeep import keep_up
+from relance.catalog.version_rows.management import switch_on
 from relance.errors import (
     NamespaceNotFoundError,
     OutcomeUnknownError,
@@ -110,6 +111,18 @@ def test_id_that_another_client_added_is_left_to_it(manifest: LanceManifest, kin
     assert locations(manifest) == sorted([*before, ("new", "theirs")])
     assert dataset(manifest).version == read.version + 3, "theirs, ours, and its withdrawal"
     assert manifest.latest().get(["new"])["new"].location == "theirs"
+
+
+def test_dropped_row_with_a_type_of_its_own_is_withdrawn_too(manifest: LanceManifest) -> None:
+    switch_on(manifest)
+    before, read = dataset(manifest).to_table().to_pylist(), manifest.latest()
+    append(manifest, "new")
+    dropped = read.get(["far1"])["far1"].dropped("1", None)
+    with pytest.raises(ManifestConflictError, match="'new'"):
+        manifest.commit(read, Change(removed=("far1",), added=(table("new"), dropped)))
+    left = {row["object_id"]: row["object_type"] for row in dataset(manifest).to_table().to_pylist()}
+    assert left.keys() == {*(row["object_id"] for row in before), "new"}
+    assert (left["far1"], left["__dropped$head"]) == ("table", "relance_namespace")
 
 
 @pytest.mark.parametrize("kind", HARMLESS)

@@ -41,6 +41,9 @@ def ids(snapshot: Snapshot) -> list[str]:
     return sorted(row.object_id for prefix in "_ab" for row in snapshot.below(prefix))
 
 
+REVIVING = '{"format": 2, "state": "reviving"}'
+
+
 def test_missing_manifest_is_empty(manifest: Manifest) -> None:
     snapshot = manifest.latest()
     assert snapshot.version == 0
@@ -151,8 +154,8 @@ def test_claimed_rows_and_homes_are_known(manifest: Manifest) -> None:
         table("a", "./a.lance/"),
         table("b", "b.lance"),
         table("c", "elsewhere"),
-        table("d", "d.lance", **{"relance.control": "reviving"}),
-        table("e", "e.lance", note={"relance.control": 1}),
+        table("d", "d.lance", **{"relance.control": REVIVING}),
+        table("e", "e.lance", note={"relance.control": REVIVING}),
         table("a$f", "f.lance"),
         table("b%20", "b%20.lance"),
         Row("g", ObjectType.NAMESPACE, "g.lance"),
@@ -230,7 +233,7 @@ class TestForeignInsert:
 
     def test_precondition_sees_the_manifest_without_our_change(self, manifest: Manifest) -> None:
         gone = Row("__dropped$1", ObjectType.TABLE, "gone", {"relance.id": "a"})
-        held = table("a$h", "held", **{"relance.control": "x"})
+        held = table("a$h", "held", **{"relance.control": REVIVING})
         add(manifest, table("a", "a.lance"), gone, held)
         read = manifest.latest()
         seen: list[Snapshot] = []
@@ -274,7 +277,7 @@ class TestForeignInsert:
         [
             ({"relance.protected": "true"}, {"k": "v"}, "theirs"),
             ({}, {"relance.unknown": "x"}, "ours"),
-            ({"relance.control": "x"}, {}, "theirs"),
+            ({"relance.control": REVIVING}, {}, "theirs"),
         ],
     )
     def test_readers_cope_when_the_withdrawal_never_came(
@@ -344,7 +347,7 @@ class TestForeignInsert:
 
 
 def test_names_are_direct_children_in_order_without_hidden_ones(manifest: Manifest) -> None:
-    hidden = Row("a$h", ObjectType.TABLE, "h", {"relance.control": "{}"})
+    hidden = Row("a$h", ObjectType.TABLE, "h", {"relance.control": REVIVING})
     spaces = [Row(name, ObjectType.NAMESPACE) for name in ("a", "a$sub", "é")]
     add(manifest, *spaces, table("a$z"), table("a$b"), table("a$sub$deep"), table("a$é"), table("b"), hidden)
     snapshot = manifest.latest()

@@ -6,15 +6,19 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 from tests.support.catalog_manifests import open_manifest
 from tests.support.patches import substitute
 
 from relance.catalog.manifest.row import ObjectType, Row
+from relance.catalog.manifest.schema import SCHEMA
 from relance.catalog.manifest.store import Change, transact
 from relance.catalog.manifest.table import LanceManifest
 from relance.catalog.manifest.upkeep import keep_up
 from relance.clock import since_boot
+from relance.errors import InternalError
 from relance.storage.local_disk import LocalDiskStorage
 
 
@@ -85,6 +89,22 @@ def test_reader_skips_the_versions_committed_by_upkeep(writer: LanceManifest, re
     keep_up(writer)
     add(writer, "third")
     assert set(reader.latest().get(["second", "third"])) == {"second", "third"}
+
+
+def test_other_clients_commits_are_seen_immediately_if_versions_have_their_old_names(tmp_path: Path) -> None:
+    rows = pa.Table.from_pylist([{"object_id": "first", "object_type": "namespace"}], SCHEMA)
+    uri = str(tmp_path / "__manifest")
+    lance.write_dataset(rows, uri, enable_v2_manifest_paths=False)
+    reader = open_manifest(tmp_path, _DiskAfar(str(tmp_path)))
+    assert set(reader.latest().get(["first", "second"])) == {"first"}
+    lance.write_dataset(rows.set_column(0, "object_id", [["second"]]), uri, mode="append")
+    assert set(reader.latest().get(["first", "second"])) == {"first", "second"}
+    with pytest.raises(InternalError, match="already contains 'second'"):
+        add(reader, "second")
+    add(reader, "third")
+    lance.dataset(uri).migrate_manifest_paths_v2()
+    add(open_manifest(tmp_path, _DiskAfar(str(tmp_path))), "fourth")
+    assert set(reader.latest().get(["second", "third", "fourth"])) == {"second", "third", "fourth"}
 
 
 class TestReplacedManifest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -78,17 +79,47 @@ def test_metadata_that_is_no_object_survives_a_drop_to_the_letter(text: str) -> 
 
 def test_properties_are_text_and_leave_out_our_keys() -> None:
     row = read('{"s": "x", "n": 1.5, "z": null, "d": {"é": [1]}, "relance.future": 1}')
-    assert row.properties == {"s": "x", "n": "1.5", "z": "null", "d": '{"é": [1]}'}
+    assert row.properties == {"s": "x", "n": "1.5", "z": "null", "d": '{"é": [1]}', "relance.future": "1"}
+    assert row.protected(on=True).dropped("1", "state").properties == row.properties
     assert row.with_properties({"k": "v"}).metadata == {"k": "v", "relance.future": 1}
     assert encode_row(Row("a", ObjectType.NAMESPACE))["metadata"] is None
 
 
 def test_values_of_our_keys_may_be_any_json() -> None:
-    row = read('{"relance.control": {"state": 1}, "relance.protected": true, "relance.cascade": 7}')
+    metadata = {"relance.id": "b", "relance.control": {"state": 1}, "relance.cascade": 7}
+    row = read(json.dumps({**metadata, "relance.protected": True}), "__dropped$1")
     assert (row.control_text, row.is_protected, row.cascade) == ('{"state": 1}', True, "7")
-    assert row.is_reviving
     assert read('{"relance.id": 3}', "__dropped$1").original_id == "__dropped$1"
     assert read('{"relance.id": "b"}').original_id == "a$t", "only a dropped row has another id"
+
+
+REVIVING = '{"format": 2, "state": "reviving"}'
+
+
+@pytest.mark.parametrize("object_id", ["a$t", "__dropped"])
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"relance.control": "mine"},
+        {"relance.control": {"format": 2, "state": "deleted"}},
+        {"relance.id": 7, "relance.cascade": ["x"], "relance.theirs": "y", "relance.protected": "perhaps"},
+    ],
+    ids=["state", "nested state", "others"],
+)
+def test_keys_of_a_dropped_row_are_the_users_in_any_other_row(object_id: str, theirs: dict[str, Any]) -> None:
+    row = read(json.dumps({"k": "v", **theirs}), object_id)
+    assert row.is_visible
+    assert not row.has_our_keys
+    assert not row.is_protected
+    assert (row.original_id, row.control_text, row.cascade) == (object_id, None, None)
+    assert row.properties.keys() == {"k", *theirs}
+    dropped = decode_row(encode_row(row.dropped("1", REVIVING, cascade="2")))
+    assert (dropped.original_id, dropped.control_text, dropped.cascade) == (object_id, REVIVING, "2")
+    assert dropped.properties.keys() == {"k", *(set(theirs) & {"relance.protected"})}
+    claimed = decode_row(encode_row(dropped.reviving(REVIVING)))
+    assert claimed.is_reviving
+    for hidden in (dropped, claimed):
+        assert decode_row(encode_row(hidden.restored(object_id))).metadata == {"k": "v", **theirs}
 
 
 def test_row_goes_through_its_positions() -> None:
@@ -97,8 +128,8 @@ def test_row_goes_through_its_positions() -> None:
     assert (dropped.object_id, dropped.original_parts) == ("__dropped$77", ("a", "t"))
     assert dropped.is_dropped
     assert not dropped.is_visible
-    claimed = dropped.reviving("reviving")
-    assert (claimed.object_id, claimed.original_id, claimed.control_text) == ("a$t", "a$t", "reviving")
+    claimed = dropped.reviving(REVIVING)
+    assert (claimed.object_id, claimed.original_id, claimed.control_text) == ("a$t", "a$t", REVIVING)
     assert claimed.is_reviving
     assert not claimed.is_visible
     again = claimed.dropped("77", "deleted")

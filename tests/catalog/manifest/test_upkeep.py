@@ -126,7 +126,7 @@ class TestIndexes:
         for number in range(3):
             row = Row(f"a$g{number}", ObjectType.TABLE, f"g{number}/")
             gone = row.dropped(f"{number}", "deleted")
-            claimed = row.dropped("7", "deleted").reviving("claimed")
+            claimed = row.dropped("7", "deleted").reviving('{"format": 2, "state": "reviving"}')
             manifest.commit(manifest.latest(), Change(added=(gone, claimed)))
         return manifest
 

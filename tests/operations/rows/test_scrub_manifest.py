@@ -61,9 +61,8 @@ def test_scrub_reports_corrupt_rows_and_removes_the_duplicate_of_a_row(
 ) -> None:
     add_row(tmp_path, "a$t", "elsewhere")
     add_row(tmp_path, "a$json", "x", "not JSON")
-    add_row(
-        tmp_path, "a$marker", "y", json.dumps({"relance.control": "not a state, and long enough to hide" * 3})
-    )
+    corrupt = json.dumps({"format": 2, "state": "not a state"})
+    add_row(tmp_path, "a$marker", "y", json.dumps({"relance.control": corrupt}))
     before = lance.dataset(f"{tmp_path}/__manifest").version
     expected = [
         ("a$json", Problem.ROW_WITHOUT_FILES),  # metadata that is no JSON is tolerated

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import lance
+import lancedb
 import pytest
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import LanceNamespaceError, TableNotFoundError
 from tests.support.calls import (
+    IMPLEMENTATION,
     all_tables,
     assert_gone,
     assert_whole,
@@ -165,17 +168,55 @@ class TestMissingNamespaces:
         assert lake.files() == before
         assert_whole(catalog, "t", 1)
 
-    def test_table_in_a_missing_namespace_is_not_found(self, lake: Lake) -> None:
+    def test_stock_clients_say_that_the_namespace_is_missing_and_work_once_it_is_there(
+        self, lake: Lake
+    ) -> None:
+        database: Any = lancedb.connect_namespace(IMPLEMENTATION, {**lake.properties, **lake.settings})
+        table = {"namespace_path": ["x"]}
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: database.open_table("t", **table),
+            lambda: database.drop_table("t", **table),
+            lambda: database.create_table("t", numbers(1), **table),
+            lambda: database.create_table("t", numbers(1), mode="overwrite", **table),
+            lambda: database.create_table("t", numbers(1), exist_ok=True, **table),
+        )
+        for call in calls:
+            with pytest.raises(RuntimeError, match="Namespace not found: namespace 'x'"):
+                call()
+        for mode in ("create", "append", "overwrite"):
+            with refused(NAMESPACE_NOT_FOUND):
+                write(lake.open(), "x/t", 1, mode=mode)
+        with refused(NAMESPACE_NOT_FOUND):
+            lance.dataset(namespace_client=lake.open(), table_id=["x", "t"])
+        database.create_namespace(["x"])
+        assert database.create_table("t", numbers(1), exist_ok=True, **table).count_rows() == 1
+        assert database.create_table("t", numbers(1, 2), mode="overwrite", **table).count_rows() == 2
+        assert database.open_table("t", **table).count_rows() == 2
+        write(lake.open(), "x/t", 3, mode="append")
+        assert rows(lake.open(), "x/t") == [1, 2, 3]
+        database.drop_table("t", **table)
+        with pytest.raises(TableNotFoundError):
+            database.open_table("t", **table)
+
+    @pytest.mark.parametrize(
+        ("path", "code"),
+        [
+            ("a/t", TABLE_NOT_FOUND),
+            ("x/t", NAMESPACE_NOT_FOUND),
+            ("a/b/t", NAMESPACE_NOT_FOUND),
+            ("t/t", NAMESPACE_NOT_FOUND),
+        ],
+    )
+    def test_missing_namespace_of_a_missing_table_is_named(self, lake: Lake, path: str, code: int) -> None:
         catalog = lake.open()
         spaces(catalog, "a")
         make(catalog, "t", 1)
-        for path in ("x/t", "a/b/t", "a/t", "t/t"):
-            with refused(TABLE_NOT_FOUND) as caught:
-                describe(catalog, path)
-            assert "$".join(ident(path)) in str(caught.value)
-            for act in (drop, deregister):
-                with refused(TABLE_NOT_FOUND):
-                    act(catalog, path)
+        with refused(code) as caught:
+            describe(catalog, path)
+        assert "$".join(ident(path)) in str(caught.value)
+        for act in (catalog.drop_table, catalog.deregister_table, catalog.table_exists):
+            with refused(code):
+                act({"id": ident(path)})
 
 
 class WithNamespace:

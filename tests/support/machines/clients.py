@@ -21,7 +21,7 @@ from tests.support.models.manifest import Data, Drop, Id, ManifestModel
 
 import relance
 from relance.catalog.resolve import Exists, NotFound, SoftDeleted, TableStatus
-from relance.errors import NamespaceNotFoundError, TableNotFoundError
+from relance.errors import NamespaceNotFoundError
 
 NAMESPACES: tuple[Id, ...] = (("sales",), ("sales", "eu"), ("ops",))
 TABLES: tuple[Id, ...] = (
@@ -125,7 +125,7 @@ class CatalogMachine(TwoClients):
 
     def look_at_a_table(self, key: Id, who: int) -> None:
         client, data = self.clients[who], self.model.table(key)
-        expected = None if data else TableNotFoundError
+        expected = None if data else self.model.missing(key)
         answer(expected, lambda: client.table_exists({"id": list(key)}))
         described = answer(expected, lambda: self.describe(key, who))
         if described is not None and data is not None:

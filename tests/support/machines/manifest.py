@@ -20,7 +20,7 @@ from tests.support.models.manifest import CLOCK_SKEW, Error, Id
 from tests.support.roots import numbers, stream_of
 
 from relance.catalog.repair import Problem
-from relance.errors import NamespaceNotFoundError, TableNotFoundError
+from relance.errors import NamespaceNotFoundError
 
 BEGINNINGS = ("nothing", "live", "declared", "dropped while open", "dropped twice")
 
@@ -142,7 +142,8 @@ class ManifestMachine(CatalogMachine):
         key, data = self.some_table(which), self.new_rows()
         self.touched, table = {key}, self.model.table(key)
         if table is None or not table.versions:
-            answer(TableNotFoundError if table is None else None, lambda: self.describe(key, who))
+            expected = self.model.missing(key) if table is None else None
+            answer(expected, lambda: self.describe(key, who))
             return
         self.write(key, who, data, mode=mode)
         if mode == "append":

@@ -168,6 +168,10 @@ class ManifestModel:
         """Return every directory that holds a table, those without a name first."""
         return [*self.loose, *self.visible().values(), *(each.data for each in self.dropped_tables())]
 
+    def missing(self, key: Id) -> Error:
+        """Tell what is missing of a table that is not there: it, or its namespace."""
+        return TableNotFoundError if self.exists(key[:-1]) else NamespaceNotFoundError
+
     def free(self, key: Id) -> Error:
         """Tell why a table cannot get this id, if it cannot."""
         if not self.exists(key[:-1]):
@@ -211,7 +215,7 @@ class ManifestModel:
     def drop(self, key: Id, at: datetime, ttl: timedelta | None) -> Error:
         data = self.table(key)
         if data is None:
-            return TableNotFoundError
+            return self.missing(key)
         if data.protected:
             return InvalidTableStateError
         drop = Drop(key, data, at, self._ttl(key, data, ttl))
@@ -272,7 +276,7 @@ class ManifestModel:
     def deregister(self, key: Id) -> Error:
         data = self.table(key)
         if data is None:
-            return TableNotFoundError
+            return self.missing(key)
         if data.protected:
             return InvalidTableStateError
         self.loosen(key)

@@ -9,6 +9,7 @@ listing read all of them again. Single rows of large files are looked up through
 from __future__ import annotations
 
 import heapq
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata, LanceFragment
 
-from relance.catalog.manifest.row import CONTROL, DROPPED_PREFIX, ObjectType, Row, decode_row
+from relance.catalog.manifest.row import HEAD_ID, HIDING_KEYS, ObjectType, Row, decode_row
 from relance.identifiers import DELIMITER
 from relance.locations import TABLE_SUFFIX
 
@@ -36,8 +37,11 @@ _AFTER_DELIMITER = chr(ord(DELIMITER) + 1)
 _ODD_LOCATION = r"//|\./|/$|/\.$|^/|:/|%|\x00"
 """Locations that do not mean what they say literally, and a few others."""
 
+_MAY_HIDE = "|".join(f'"{re.escape(key)}"' for key in HIDING_KEYS)
+
 COLUMNS = ["object_id", "object_type", "location", "metadata"]
 """What `sort_ids` needs."""
+_TEXTS = pa.schema([(name, pa.string()) for name in COLUMNS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +269,9 @@ def split_address(address: int) -> tuple[int, int]:
 
 def sort_ids(rows: pa.Table) -> FileIds:
     """Return the ids of all rows of a file (with `COLUMNS`)."""
+    rows = rows.select(COLUMNS).cast(_TEXTS)  # other clients' columns may be large strings
     ids = rows["object_id"].combine_chunks()
-    shown = pc.and_not(pc.invert(pc.starts_with(ids, DROPPED_PREFIX)), _hidden(rows))
+    shown = pc.and_not(pc.not_equal(ids, HEAD_ID), _hidden(rows))
     by_type = {}
     for object_type in ObjectType:
         of_type = pc.equal(rows["object_type"].combine_chunks(), object_type.value)
@@ -278,8 +283,8 @@ def _hidden(rows: pa.Table) -> pa.BooleanArray:
     """Return for each row whether its metadata hides it; the text alone could also be inside a value."""
     metadata = rows["metadata"].combine_chunks()
     hidden = [False] * len(rows)
-    for place in pc.indices_nonzero(pc.match_substring(metadata, f'"{CONTROL}"')).to_pylist():
-        hidden[place] = CONTROL in decode_row(rows.slice(place, 1).to_pylist()[0]).metadata
+    for place in pc.indices_nonzero(pc.match_substring_regex(metadata, _MAY_HIDE)).to_pylist():
+        hidden[place] = not decode_row(rows.slice(place, 1).to_pylist()[0]).is_visible
     return pa.array(hidden, pa.bool_())
 
 

@@ -31,6 +31,14 @@ _CASCADE = f"{_OURS}cascade"
 _PROTECTED = f"{_OURS}protected"
 _TEXT = f"{_OURS}text"
 """Metadata key: another client's metadata that is not a JSON object; written as it was if the only key."""
+_THEIRS = f"{_OURS}theirs"
+"""Metadata key: what a user has under the keys of a dropped row, put aside while the row is dropped."""
+
+_STATE = (CONTROL, _ORIGINAL, _CASCADE, _THEIRS)
+"""The keys of a dropped row. In any other row they are the user's."""
+
+HIDING_KEYS = (_ORIGINAL, CONTROL)
+"""A row that is not visible has one of these in its metadata; others may have them, too."""
 
 FORMAT_1_KEYS = frozenset(
     f"{_OURS}{key}" for key in ("marker", "announced", "over", "held", "moved_to", "by_row")
@@ -47,6 +55,10 @@ class ObjectType(StrEnum):
     NAMESPACE = "namespace"
     TABLE = "table"
     VERSION = "table_version"
+
+
+_OWN_TYPES = {f"relance_{each}": each for each in (ObjectType.TABLE, ObjectType.NAMESPACE)}
+"""Types that dropped rows and the head have where native clients allow it: nobody takes them for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +78,36 @@ class Row:
 
     @property
     def is_dropped(self) -> bool:
-        return self.object_id.startswith(DROPPED_PREFIX)
+        """Whether Relance moved the row here: other clients may have objects of their own below this id."""
+        if not self.object_id.startswith(DROPPED_PREFIX):
+            return False
+        return self.object_type == ObjectType.VERSION or isinstance(self.metadata.get(_ORIGINAL), str)
 
     @property
     def is_reviving(self) -> bool:
         """Whether a create has claimed this row of a dropped table, which is at its id again."""
-        return not self.is_dropped and CONTROL in self.metadata
+        return not self.is_dropped and _is_state(self.metadata.get(CONTROL))
 
     @property
     def is_visible(self) -> bool:
-        return not self.is_dropped and CONTROL not in self.metadata
+        return not self.is_dropped and not self.is_reviving
 
     @property
     def properties(self) -> dict[str, str]:
         """The user's properties as text; our own keys are not among them."""
-        return {key: _text(value) for key, value in self.metadata.items() if not key.startswith(_OURS)}
+        own = {_TEXT, *self._own}
+        return {key: _text(value) for key, value in self.metadata.items() if key not in own}
 
     @property
     def has_our_keys(self) -> bool:
         """Whether Relance, and no other client, must have written this row."""
-        return any(key.startswith(_OURS) and key != _TEXT for key in self.metadata)
+        return not self._own.isdisjoint(self.metadata)
+
+    @property
+    def _own(self) -> frozenset[str]:
+        """The keys that are ours in this row: a user may have others that begin with `relance.`."""
+        state = frozenset[str]() if self.is_visible else frozenset(_STATE)
+        return state | {_PROTECTED} if self.is_protected else state
 
     @property
     def is_of_format_1(self) -> bool:
@@ -95,7 +117,7 @@ class Row:
     @property
     def control_text(self) -> str | None:
         """The state of a dropped generation, for whoever understands it."""
-        return _text(self.metadata[CONTROL]) if CONTROL in self.metadata else None
+        return None if self.is_visible or CONTROL not in self.metadata else _text(self.metadata[CONTROL])
 
     @property
     def original_id(self) -> str:
@@ -110,7 +132,7 @@ class Row:
     @property
     def cascade(self) -> str | None:
         """Names the drop of a namespace that this one was part of."""
-        cascade = self.metadata.get(_CASCADE)
+        cascade = None if self.is_visible else self.metadata.get(_CASCADE)
         return None if cascade is None else _text(cascade)
 
     @property
@@ -133,7 +155,7 @@ class Row:
         )
 
     def with_properties(self, properties: Mapping[str, str]) -> Row:
-        """Return the row with other properties; our own keys stay."""
+        """Return the row with other properties; keys that nobody can set through the catalog stay."""
         ours = {key: value for key, value in self.metadata.items() if key.startswith(_OURS) and key != _TEXT}
         return replace(self, metadata={**properties, **ours})
 
@@ -145,7 +167,9 @@ class Row:
 
     def dropped(self, deletion_id: str, control_text: str | None, *, cascade: str | None = None) -> Row:
         """Return the row of a dropped generation; a home row carries no state."""
-        row = self._with(_ORIGINAL, self.original_id)._with(_CASCADE, cascade).with_control(control_text)
+        theirs = {key: self.metadata[key] for key in _STATE if self.is_visible and key in self.metadata}
+        row = self._with(_THEIRS, json.dumps(theirs)) if theirs else self
+        row = row._with(_ORIGINAL, self.original_id)._with(_CASCADE, cascade).with_control(control_text)
         return replace(row, object_id=DROPPED_PREFIX + deletion_id)
 
     def with_control(self, control_text: str | None) -> Row:
@@ -153,9 +177,11 @@ class Row:
 
     def restored(self, object_id: str) -> Row:
         """Return the row without a trace of the drop."""
-        return replace(
-            self._with(CONTROL, None)._with(_ORIGINAL, None)._with(_CASCADE, None), object_id=object_id
-        )
+        if self.is_visible:
+            return replace(self, object_id=object_id)
+        kept = {key: value for key, value in self.metadata.items() if key not in _STATE}
+        theirs = _decode_metadata(_text(self.metadata.get(_THEIRS, "{}")))
+        return replace(self, object_id=object_id, metadata={**kept, **theirs})
 
     def reviving(self, control_text: str) -> Row:
         """Return the row at its old id, still hidden: a create writes over it."""
@@ -191,15 +217,18 @@ def decode_row(columns: Mapping[str, Any]) -> Row:
     """Return what a row of the table says; metadata of any kind is tolerated."""
     return Row(
         object_id=columns["object_id"],
-        object_type=columns["object_type"],
+        object_type=_OWN_TYPES.get(columns["object_type"], columns["object_type"]),
         location=columns["location"],
         metadata=_decode_metadata(columns["metadata"]),
         columns=columns,
     )
 
 
-def encode_row(row: Row) -> dict[str, Any]:
-    """Return the columns of a row; metadata that was not changed is written as it was."""
+def encode_row(row: Row, *, own_types: bool = False) -> dict[str, Any]:
+    """Return the columns of a row; metadata that was not changed is written as it was.
+
+    With `own_types` dropped rows and the head get types of their own, which native clients do not know.
+    """
     text = row.columns.get("metadata")
     if text is None or _decode_metadata(text) != row.metadata:
         text = _encode_metadata(row.metadata)
@@ -207,10 +236,21 @@ def encode_row(row: Row) -> dict[str, Any]:
         "base_objects": None,
         **row.columns,
         "object_id": row.object_id,
-        "object_type": row.object_type,
+        "object_type": _own_type(row) if own_types else str(row.object_type),
         "location": row.location,
         "metadata": text,
     }
+
+
+def _is_state(value: Any) -> bool:
+    """Tell whether a user cannot have written this: it has the outline of an arbiter's body."""
+    body = _decode_metadata(value) if isinstance(value, str) else {}
+    return body.keys() >= {"format", "state"}
+
+
+def _own_type(row: Row) -> str:
+    own = f"relance_{row.object_type}"
+    return own if own in _OWN_TYPES and (row.is_dropped or row.object_id == HEAD_ID) else str(row.object_type)
 
 
 def _decode_metadata(text: str | None) -> dict[str, Any]:

@@ -128,12 +128,12 @@ class LanceSnapshot:
 
     def dropped(self, original_id: str | None = None) -> list[Row]:
         if original_id is None:
-            return self.below(DROPPED_PREFIX)
+            return [row for row in self.below(DROPPED_PREFIX) if row.is_dropped]
         # Narrows down by text; the row itself tells for sure.
         texts = {json.dumps(original_id, ensure_ascii=False), json.dumps(original_id)}
         holds = " OR ".join(f"contains(metadata, {quoted(text)})" for text in sorted(texts))
         rows = _one_per_id(self.find_below(DROPPED_PREFIX, f"({holds})"))
-        return [row for row in rows if row.original_id == original_id]
+        return [row for row in rows if row.is_dropped and row.original_id == original_id]
 
     def find_below(self, prefix: str, narrowed: str | None = None) -> list[Located]:
         """Return all rows whose id begins so; `narrowed` saves reading large files, and no more."""

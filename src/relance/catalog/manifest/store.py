@@ -211,7 +211,8 @@ class RowsSnapshot:
         return [row for object_id, row in self._by_id.items() if object_id.startswith(prefix)]
 
     def dropped(self, original_id: str | None = None) -> list[Row]:
-        return [row for row in self.below(DROPPED_PREFIX) if original_id in {None, row.original_id}]
+        rows = [row for row in self.below(DROPPED_PREFIX) if row.is_dropped]
+        return [row for row in rows if original_id in {None, row.original_id}]
 
     def reviving(self) -> list[Row]:
         return [row for row in self._by_id.values() if row.is_reviving]

@@ -19,8 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
 
 import lance
 import pyarrow as pa
@@ -36,7 +35,14 @@ from relance.catalog.manifest.cache import (
     data_key,
 )
 from relance.catalog.manifest.row import HEAD_ID, ObjectType, Row, encode_row, preferred
-from relance.catalog.manifest.schema import MANIFEST_DIRECTORY, SCHEMA, check_flags, check_schema
+from relance.catalog.manifest.schema import (
+    MANIFEST_DIRECTORY,
+    SCHEMA,
+    check_flags,
+    check_schema,
+    new_values,
+    refuses_native_changes,
+)
 from relance.catalog.manifest.snapshot import LanceSnapshot, RevertedSnapshot, in_reader, manifest_errors
 from relance.catalog.manifest.store import (
     Change,
@@ -80,6 +86,8 @@ _OPENINGS = 5
 _WITHDRAWALS = 100
 """How often a withdrawal is tried while other commits are faster."""
 
+_HEAD = Row(HEAD_ID, ObjectType.NAMESPACE)
+
 _LOOKED_FIRST = re.compile("preempted by|incompatible with", re.IGNORECASE)
 """What Lance says when a version that is there already refuses a commit."""
 
@@ -109,6 +117,8 @@ class ManifestTable:
         self._storage = storage
         self._session = lance.Session()
         self._known: _Known | None = None
+        self._has_v2_names = False
+        """Whether versions are known to have the names that are looked for; old clients gave them others."""
 
     @property
     def cheap_lookups(self) -> bool:
@@ -147,8 +157,10 @@ class ManifestTable:
         level = self._storage.list_level(f"{MANIFEST_DIRECTORY}/{VERSIONS_DIRECTORY}")
         return any(file.modified is not None and file.modified < moment for file in level.files)
 
-    def note(self, dataset: lance.LanceDataset, asked: float) -> None:
-        """Remember a version that was the latest at some time after `asked`."""
+    def note(self, dataset: lance.LanceDataset, asked: float, *, is_first: bool = False) -> None:
+        """Remember a version that was the latest at some time after `asked`; the first one was made by us."""
+        if is_first:
+            self._has_v2_names = True
         self._known = _Known(dataset, asked + _KNOWN_FOR_SECONDS, asked + _KNOWN_FOR_SECONDS)
 
     def _step_on(self, known: _Known, asked: float) -> _Known | None:
@@ -156,9 +168,11 @@ class ManifestTable:
         until = asked + _KNOWN_FOR_SECONDS
         version = int(known.dataset.version)
         if not self._is_there(version + 1):
-            if asked < known.seen_until and not self.cheap_lookups:
+            if asked < known.seen_until and self._has_v2_names and not self.cheap_lookups:
                 return _Known(known.dataset, until, known.seen_until)
-            return _Known(known.dataset, until, until) if self._is_there(version) else None
+            self._has_v2_names = self._is_there(version)
+            return _Known(known.dataset, until, until) if self._has_v2_names else None
+        self._has_v2_names = True
         latest = self._latest_after(version + 1)
         with lance_errors("the catalog's manifest", self.options):
             try:
@@ -281,7 +295,7 @@ class LanceManifest:
             dataset.update_metadata(dict(values))
 
     def _create(self, change: Change) -> _Landed:
-        rows = pa.Table.from_pylist([_head_row(), *map(encode_row, change.added)], schema=SCHEMA)
+        rows = _as_table([_HEAD, *change.added], SCHEMA, {})
         try:
             with manifest_errors(self.options):
                 fragments = write_fragments(
@@ -317,7 +331,7 @@ class LanceManifest:
         for located in gone:
             by_fragment.setdefault(located.fragment, []).append(located.offset)
         head = next(located.fragment for located in gone if located.row.object_id == HEAD_ID)
-        rows = pa.Table.from_pylist([_head_row(), *map(encode_row, added)], schema=dataset.schema)
+        rows = _as_table([_HEAD, *added], dataset.schema, read.metadata)
         removed: list[int] = []
         old = read.small_file(head)
         if old is not None and len(old.rows) <= HEAD_ROWS:
@@ -412,7 +426,7 @@ class LanceManifest:
                 )
         except (ConcurrentModificationError, ServiceUnavailableError, InternalError) as failure:
             return self._resolve_outcome(transaction, failure)
-        self.table.note(committed, asked)
+        self.table.note(committed, asked, is_first=transaction.read_version == 0)
         return _Landed(committed, int(committed.version))
 
     def _resolve_outcome(self, transaction: Transaction, failure: RelanceError) -> _Landed:
@@ -446,7 +460,7 @@ class LanceManifest:
         """Add the head row; Lance's own check of the primary key lets only one client do so."""
         dataset = self.table.open_apart()
         assert dataset is not None  # rows were just read from it
-        row = pa.Table.from_pylist([_head_row()], schema=dataset.schema)
+        row = _as_table([_HEAD], dataset.schema, dataset.metadata)
         with manifest_errors(self.options):
             # Through the index Lance 14 was seen to write duplicates: never use it here.
             dataset.merge_insert("object_id").when_not_matched_insert_all().use_index(False).execute(row)
@@ -456,8 +470,11 @@ class LanceManifest:
         return dict(self.options) or None
 
 
-def _head_row() -> dict[str, Any]:
-    return encode_row(Row(HEAD_ID, ObjectType.NAMESPACE))
+def _as_table(rows: Iterable[Row], schema: pa.Schema, metadata: Mapping[str, str]) -> pa.Table:
+    """Return the rows as the manifest's columns; its time of creation is kept in a row that was read."""
+    new, own_types = new_values(schema, datetime.now(UTC)), refuses_native_changes(metadata)
+    encoded = (encode_row(row, own_types=own_types) for row in rows)
+    return pa.Table.from_pylist([{**new, **columns} for columns in encoded], schema=schema)
 
 
 def _intended(rows: Iterable[Located], change: Change) -> list[Located]:
@@ -483,14 +500,13 @@ def _intended(rows: Iterable[Located], change: Change) -> list[Located]:
 def _exact(rows: Iterable[Located], row: Row) -> Located | None:
     """Return the row of the table that is exactly the one that was written."""
     columns = encode_row(row)
-    return next(
-        (
-            located
-            for located in rows
-            if all(located.row.columns.get(name) == value for name, value in columns.items())
-        ),
-        None,
-    )
+
+    def is_same(found: Row) -> bool:
+        # The type is compared as it is meant: in the table, a dropped row may have one of its own.
+        read = {**found.columns, "object_type": found.object_type}
+        return all(read.get(name) == value for name, value in columns.items())
+
+    return next((located for located in rows if is_same(located.row)), None)
 
 
 def _build(

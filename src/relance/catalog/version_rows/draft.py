@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relance.catalog.layout import ManifestFile
@@ -15,8 +15,12 @@ from relance.errors import (
     InvalidTableStateError,
     KeyNotFoundError,
     TableVersionAlreadyExistsError,
+    TableVersionNotFoundError,
 )
 from relance.storage.protocol import ObjectStorage
+
+NO_END = 2**64
+"""Where a range of versions without an end stops: no version has this number."""
 
 
 @dataclass(slots=True)
@@ -113,6 +117,22 @@ def check_next(new: StagedVersion, latest: int) -> None:
             f"version {new.version} of table id '{new.table_id}' does not follow version "
             f"{latest}: expected {latest + 1}"
         )
+
+
+def require_versions(table: str, known: Iterable[int], ranges: Sequence[range]) -> None:
+    """Check that every version of the ranges is there; one without an end ends with the latest version.
+
+    Raises:
+        TableVersionNotFoundError: one is missing.
+    """
+    there = frozenset(known)
+    latest = max(there, default=0)
+    for versions in ranges:
+        stop = versions.stop if versions.stop < NO_END else max(latest, versions.start) + 1
+        # There are only so many versions, so that a range of any length is soon told.
+        missing = next((version for version in range(versions.start, stop) if version not in there), None)
+        if missing is not None:
+            raise TableVersionNotFoundError(f"version {missing} of table id '{table}': nothing was deleted")
 
 
 def version_taken(new: StagedVersion) -> TableVersionAlreadyExistsError:

@@ -24,7 +24,7 @@ _E_TAG = "e_tag"
 _SCHEME = "naming_scheme"
 _DELETING = "relance.deleting"
 
-_OURS = frozenset({_PATH, _SIZE, _E_TAG, _SCHEME})
+_OURS = frozenset({_PATH, _SIZE, _E_TAG, _SCHEME, _DELETING})
 
 
 @dataclass(frozen=True, slots=True)
