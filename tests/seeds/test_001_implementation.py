@@ -1539,7 +1539,7 @@ def test_missing_version_is_code_11_and_missing_table_code_4(root: Lake) -> None
 
 def delete(lake: Lake, start: int, end: int, name: str = "t", **fields: Any) -> int:
     request = {"id": [name], "ranges": [{"start_version": start, "end_version": end}], **fields}
-    count = lake.open().batch_delete_table_versions(request).deleted_count
+    count: int | None = lake.open().batch_delete_table_versions(request).deleted_count
     assert count is not None
     return count
 
