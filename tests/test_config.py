@@ -11,7 +11,8 @@ import pytest
 
 from relance.config import StorageOptions, parse_properties
 from relance.errors import InvalidInputError, UnsupportedOperationError
-from relance.locations import Scheme
+from relance.locations import Scheme, parse_root
+from relance.storage.connect import connect
 from relance.storage.options import split_options
 
 
@@ -165,10 +166,58 @@ def test_storage_options_are_split_by_consumer() -> None:
 
 
 @pytest.mark.parametrize("scheme", list(Scheme))
-def test_unknown_storage_option_is_named_without_its_value(scheme: Scheme) -> None:
-    with pytest.raises(InvalidInputError, match="'nonsense_key'") as caught:
-        split_options(scheme, {"nonsense_key": "hunter2"})
-    assert "hunter2" not in str(caught.value)
+def test_unknown_storage_option_goes_to_lance_alone_as_it_is(scheme: Scheme) -> None:
+    split = split_options(scheme, {"Nonsense.Key": "hunter2"})
+    assert split.lance == {"Nonsense.Key": "hunter2"}
+    assert (split.store, split.client, split.retry) == ({}, {}, {})
+
+
+@pytest.mark.parametrize("scheme", [Scheme.S3, Scheme.GS, Scheme.AZ])
+def test_misspelled_storage_option_gives_a_warning_without_its_value(scheme: Scheme) -> None:
+    with pytest.warns(UserWarning, match="did you mean 'allow_http'") as caught:
+        split_options(scheme, {"alow_http": "hunter2"})
+    assert "hunter2" not in str(caught[0].message)
+
+
+@pytest.mark.parametrize("scheme", [Scheme.FILE, Scheme.MEMORY])
+def test_options_of_other_stores_reach_lance_on_a_disk(scheme: Scheme) -> None:
+    options = {"region": "eu", "allow_http": "true", "client_max_retries": "many", "AWS_REGION": "eu"}
+    split = split_options(scheme, options)
+    assert split.lance == options
+    assert (split.store, split.client, split.retry) == ({}, {}, {})
+
+
+ROOTS: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str]]] = {
+    "s3://bucket/lake": (
+        {"region": "eu", "AWS_ENDPOINT": "http://localhost:1", "allow_http": "true", "new_option": "1"},
+        {"region": "eu", "endpoint": "http://localhost:1"},
+        {"region": "eu", "endpoint": "http://localhost:1", "allow_http": "true", "new_option": "1"},
+    ),
+    "gs://bucket/lake": (
+        {"google_skip_signature": "true", "timeout": "5s", "new_option": "1"},
+        {"skip_signature": "true"},
+        {"skip_signature": "true", "timeout": "5s", "new_option": "1"},
+    ),
+    "az://container/lake": (
+        {"account_name": "lake", "azure_storage_account_key": "a2V5", "new_option": "1"},
+        {"account_name": "lake", "account_key": "a2V5"},
+        {"azure_storage_account_name": "lake", "azure_storage_account_key": "a2V5", "new_option": "1"},
+    ),
+}
+"""Per root: the options, those that obstore gets, and those that Lance gets."""
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_obstore_and_lance_get_the_options_of_a_root(root: str) -> None:
+    given, for_obstore, for_lance = ROOTS[root]
+    assert split_options(parse_root(root).scheme, given).store == for_obstore
+    assert connect(parse_root(root), given).lance_options == for_lance  # obstore refuses unknown keys
+
+
+@pytest.mark.parametrize("root", ["memory://lake", "/lake"])
+def test_lance_gets_all_options_of_a_root_on_disk(root: str) -> None:
+    given = {"region": "eu", "new_option": "1"}
+    assert connect(parse_root(root), given).lance_options == given
 
 
 def test_storage_option_given_under_two_names_is_refused() -> None:

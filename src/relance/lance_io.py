@@ -211,6 +211,8 @@ class TableHead:
 
     version: int
     config: Mapping[str, str]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """The metadata of the Lance table, which holds the properties of a table of a catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,22 @@ class LanceTables(Protocol):
             RelanceError: it was not committed.
         """
 
+    def set_properties(
+        self,
+        directory: str,
+        properties: Mapping[str, str],
+        *,
+        token: str,
+        timeout: timedelta,
+        options: StorageOptions,
+    ) -> None:
+        """Make these the metadata of the Lance table, instead of what it has, in a version of their own.
+
+        Raises:
+            OutcomeUnknownError: no response; it may have been committed.
+            RelanceError: it was not committed.
+        """
+
     def restore(self, directory: str, version: int, *, token: str, timeout: timedelta) -> None:
         """Commit the content of `version`, which must be the latest, again as the version after it.
 
@@ -302,7 +320,11 @@ class PylanceTables:
 
     def head(self, directory: str) -> TableHead | None:
         dataset = self._open(directory)
-        return None if dataset is None else TableHead(int(dataset.version), dict(dataset.config()))
+        return (
+            None
+            if dataset is None
+            else TableHead(int(dataset.version), dict(dataset.config()), dict(dataset.metadata))
+        )
 
     def _open(self, directory: str) -> lance.LanceDataset | None:
         if self._storage.is_occupied(directory):
@@ -378,6 +400,36 @@ class PylanceTables:
             stable_row_ids=commit.stable_row_ids if version == 1 else None,
             base=commit.base,
         )
+
+    def set_properties(
+        self,
+        directory: str,
+        properties: Mapping[str, str],
+        *,
+        token: str,
+        timeout: timedelta,
+        options: StorageOptions,
+    ) -> None:
+        updates = lance.LanceOperation.UpdateMap(dict(properties), replace=True)
+        operation = lance.LanceOperation.UpdateConfig(table_metadata_updates=updates)
+        where = f"table at '{directory}'"
+        try:
+            with lance_errors(where, options):
+                dataset = open_at(self._location(directory), options, directory)
+                # Other writers' versions in between do no harm: Lance puts this one after them.
+                lance.LanceDataset.commit(
+                    dataset,
+                    lance.Transaction(
+                        int(dataset.version),
+                        operation,
+                        uuid=token,
+                        transaction_properties={CREATE_PROPERTY: token},
+                    ),
+                    commit_timeout=timeout,
+                    storage_options=dict(options) or None,
+                )
+        except ServiceUnavailableError as cause:
+            raise OutcomeUnknownError(cause.detail) from cause
 
     def restore(self, directory: str, version: int, *, token: str, timeout: timedelta) -> None:
         # Of no data. Lance refuses it after an Overwrite, which it must not revert; a Restore goes through.

@@ -50,7 +50,7 @@ from lance_namespace import (
     TableExistsResponse,
 )
 
-from relance.catalog import drop, purge, register, repair, resolve
+from relance.catalog import purge, register, repair, resolve
 from relance.catalog.context import Context, open_context, table_id_of
 from relance.catalog.manifest.upkeep import UpkeepReport
 from relance.catalog.migrate import FormatMigration, migrate_format
@@ -238,12 +238,7 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
             TableNotFoundError: no table with this name is dropped, or its purge has started.
             TableAlreadyExistsError: the table is not dropped, or the name is taken.
         """
-        return drop.undrop(
-            self._context,
-            table_id_of(self._context, id),
-            deletion_id=deletion_id,
-            target=None if new_id is None else table_id_of(self._context, new_id),
-        )
+        return lifecycle.undrop_table(self._context, id, deletion_id, new_id)
 
     def undrop_namespace(self, id: Id, *, cascade_id: str | None = None) -> list[tuple[str, ...]]:
         """Restore everything one drop of the namespace removed: the latest drop, or `cascade_id`.

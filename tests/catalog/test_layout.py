@@ -10,10 +10,13 @@ from datetime import datetime, timedelta
 import pytest
 
 from relance.catalog.layout import (
+    LOOK_INSIDE_EVERY,
     Bodies,
     Memory,
     NameSnapshot,
     NamingScheme,
+    end_reservation_at_home,
+    flag_root,
     inspect_name,
     list_names,
     list_root,
@@ -29,7 +32,7 @@ from relance.catalog.states import (
     encode_control,
     encode_mark,
 )
-from relance.errors import ConcurrentModificationError, InvalidTableStateError
+from relance.errors import ConcurrentModificationError, InvalidTableStateError, PermissionDeniedError
 from relance.storage.memory import MemoryStorage
 from relance.storage.protocol import ObjectStorage
 from relance.testing.clock import ManualClock
@@ -86,9 +89,17 @@ class Root:
         return snapshot, [request.key for request in self.watched.requests if request.verb == "read"]
 
 
-def _make_root(name: str) -> Root:
+class NearStorage(MemoryStorage):
+    """A store where looking is cheap, as on a disk."""
+
+    @property
+    def cheap_lookups(self) -> bool:
+        return True
+
+
+def _make_root(name: str, kind: type[MemoryStorage] = MemoryStorage) -> Root:
     clock = StoreClock()
-    store = MemoryStorage(name, clock)
+    store = kind(name, clock)
     return Root(store, clock, FaultyStorage(store, lambda _: None))
 
 
@@ -224,6 +235,56 @@ def test_leftovers_of_a_create_are_no_table(root: Root) -> None:
     snapshot, _ = root.look()
     assert (snapshot.holds_table, snapshot.is_empty) == (False, False)
     assert snapshot.signs == {".creating"}
+
+
+@pytest.mark.parametrize(
+    ("inside", "ends"),
+    [
+        ("_versions/18446744073709551614.manifest", True),
+        ("_versions/1.manifest-5d0e", False),
+        ("data/x.lance", False),
+    ],
+    ids=["version", "staged", "data"],
+)
+@pytest.mark.parametrize("kind", [NearStorage, MemoryStorage], ids=["disk", "object store"])
+def test_reservation_ends_only_once_a_version_is_seen(
+    kind: type[MemoryStorage], inside: str, *, ends: bool
+) -> None:
+    root = _make_root("reserved", kind)
+    root.store.create("n.lance/.lance-reserved", b"")
+    root.store.create(f"n.lance/{inside}", b"{}")
+    end_reservation_at_home(root, root.look()[0])
+    assert root.store.which_exist(["n.lance/.lance-reserved"]) == (
+        frozenset() if ends else {"n.lance/.lance-reserved"}
+    )
+
+
+def test_reservation_of_a_hidden_table_is_left_alone(root: Root) -> None:
+    root.put_table()
+    root.put_control(DELETED)
+    root.put_mark()
+    root.store.create("n.lance/.lance-reserved", b"")
+    end_reservation_at_home(root, root.look()[0])
+    assert root.store.which_exist(["n.lance/.lance-reserved"])
+
+
+def test_store_that_refuses_a_delete_is_asked_once() -> None:
+    asked: list[str] = []
+
+    def refuse(request: Request) -> Fault | None:
+        if request.verb == "delete":
+            asked.append(request.key)
+            raise PermissionDeniedError("read only")
+        return None
+
+    root = _make_root("read only")
+    root = replace(root, watched=FaultyStorage(root.store, refuse))
+    root.put_table()
+    root.store.create("n.lance/.lance-reserved", b"")
+    for _ in range(2):
+        end_reservation_at_home(root, root.look()[0])
+    assert asked == ["n.lance/.lance-reserved"]
+    assert root.store.which_exist(["n.lance/.lance-reserved"])
 
 
 # Damage, and changes between two requests.
@@ -415,3 +476,86 @@ def test_times_of_the_store_pass_through_the_clock_of_the_catalog() -> None:
     assert snapshot.mark is not None
     assert snapshot.marker is not None
     assert snapshot.mark.modified == snapshot.marker.modified == earlier
+
+
+# What other clients leave inside directories.
+
+
+def _make_large(root: Root) -> None:
+    """Fill the root of one table with more keys than a page holds, and flag it."""
+    flag_root(root.store)
+    root.put_table("t")
+    for number in range(1001):
+        root.store.create(f"other/{number}", b"")
+
+
+def _listed(root: Root, **fields: bool) -> tuple[list[str], list[str]]:
+    """Return the listed names and the verbs of the requests."""
+    root.watched.requests.clear()
+    found = list_names(root, **{"include_declared": True, **fields})
+    asked = [each for each in root.watched.requests if each.verb != "which_exist" or each.key]
+    return found, [request.verb for request in asked]
+
+
+def test_small_root_is_listed_with_all_that_lies_inside_in_one_request(root: Root) -> None:
+    flag_root(root.store)
+    for name in ("hidden", "t"):
+        root.put_table(name)
+    root.store.create("hidden.lance/.lance-deregistered", b"reserved")
+    root.store.create("declared.lance/.lance-reserved", b"reserved")
+    root.store.create("leftovers.lance/data/x.lance", b"x")
+    assert _listed(root) == (["declared", "t"], ["list_after"])
+    assert _listed(root, include_declared=False) == (["t"], ["list_after"])
+
+
+def test_large_root_is_looked_into_again_once_its_flag_has_expired(root: Root) -> None:
+    _make_large(root)
+    root.put_table("u")
+    assert _listed(root) == (["t", "u"], ["list_after", "list_level"])
+    root.store.create("t.lance/.lance-deregistered", b"reserved")
+    root.store.create("d.lance/.lance-reserved", b"reserved")
+    assert _listed(root) == (["d", "t", "u"], ["list_level"]), "the flag still vouches that nothing is inside"
+    root.clock.advance(LOOK_INSIDE_EVERY)
+    found, requests = _listed(root)
+    assert found == ["d", "u"]
+    assert requests.count("which_exist") == 1
+    assert root.store.which_exist(["t.deregistered", "d.declared", "u.declared"]) == {
+        "t.deregistered",
+        "d.declared",
+    }
+    # The signs tell it to everybody from now on, and the flag is as good as new.
+    assert _listed(root)[0] == ["d", "u"]
+    assert _listed(root, include_declared=False)[0] == ["u"]
+    fresh = replace(root, memory=Memory())
+    assert _listed(fresh) == (["d", "u"], ["list_after", "list_level", "which_exist"])
+
+
+def test_client_that_may_only_read_remembers_what_it_saw_inside() -> None:
+    def refuse(request: Request) -> Fault | None:
+        if request.verb in {"create", "replace"}:
+            raise PermissionDeniedError("read only")
+        return None
+
+    root = _make_root("reader")
+    _make_large(root)
+    root.put_table("u")
+    root.store.create("t.lance/.lance-deregistered", b"reserved")
+    root = replace(root, watched=FaultyStorage(root.store, refuse))
+    root.clock.advance(LOOK_INSIDE_EVERY)
+    assert _listed(root)[0] == ["u"]
+    assert _listed(root) == (["u"], ["list_level"])
+    root.put_table("new")
+    assert _listed(root)[0] == ["new", "u"], "an unknown directory is looked into"
+    root.store.create("u.lance/.lance-deregistered", b"reserved")
+    assert _listed(root)[0] == ["new", "u"]
+    root.clock.advance(LOOK_INSIDE_EVERY)
+    assert _listed(root)[0] == ["new"]
+
+
+def test_root_without_a_flag_is_looked_into_every_time(root: Root) -> None:
+    _make_large(root)
+    root.store.delete(".relance-root")
+    root.store.create("t.lance/.lance-deregistered", b"reserved")
+    for _ in range(2):
+        assert _listed(root)[0] == []
+    assert not root.store.which_exist(["t.deregistered", ".relance-root"])

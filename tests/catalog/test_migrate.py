@@ -297,6 +297,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "explain_table_query_plan": {"query": {"vector": {}, "k": 1}},
     "batch_create_table_versions": {"entries": []},
     "batch_delete_table_versions": {"ranges": []},
+    "create_table_version": {"version": 2, "manifest_path": "m"},
 }
 """What requests need in addition to an id."""
 

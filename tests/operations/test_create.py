@@ -157,11 +157,14 @@ class TestModes:
         assert "register_table" in str(caught.value)
         assert disk.files() == before
 
-    def test_create_with_properties_requires_a_manifest(self, disk: LocalPlace) -> None:
-        with refused(UNSUPPORTED):
-            create(disk.open(), "t", properties={"owner": "me"})
-        assert not disk.folder.exists()
-        assert create(disk.open(), "t", properties={}).version == 1
+    def test_create_with_properties_needs_no_manifest(self, catalog: DirectoryNamespace) -> None:
+        created = create(catalog, "t", properties={"owner": "me"})
+        assert (created.version, created.properties) == (1, {"owner": "me"})
+        assert versions(catalog, "t") == [1, 2], "the data, and the properties"
+        assert describe(catalog, "t").properties == {"owner": "me"}
+        assert create(catalog, "u", properties={}).version == 1
+        assert versions(catalog, "u") == [1]
+        assert describe(catalog, "u").properties is None
 
     def test_dropped_table_can_be_created_again(self, catalog: DirectoryNamespace) -> None:
         create(catalog, "t")

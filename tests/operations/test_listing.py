@@ -456,6 +456,9 @@ class TestLeftoversOfAKilledCreate:
         assert names(catalog, include_declared=False) == []
 
 
+FLAG = b'{"format": 2, "nested_markers": "none"}\n'
+
+
 def put_many(place: S3Place, keys: list[str], body: bytes = b"x") -> None:
     """Put many objects into a root, several at a time."""
     client = place.server.client()
@@ -505,17 +508,17 @@ class TestRequests:
     def test_listing_costs_one_request_per_thousand_entries(self, many: S3Place) -> None:
         found, requests = counted(many)
         assert found == [f"table{number:05d}" for number in range(TABLES)]
-        assert requests <= 2 + TABLES // 1000
+        assert requests <= 3 + TABLES // 1000  # the flag, a page of all keys, and the top level
 
     def test_excluding_declared_tables_costs_nothing_when_there_are_none(self, many: S3Place) -> None:
         found, requests = counted(many, include_declared=False)
         assert len(found) == TABLES
-        assert requests <= 2 + TABLES // 1000
+        assert requests <= 3 + TABLES // 1000  # the flag, a page of all keys, and the top level
 
     def test_page_costs_no_more_requests_than_the_whole_listing(self, many: S3Place) -> None:
         found, requests = counted(many, limit=10, page_token="table01500")
         assert found == [f"table{number:05d}" for number in range(1501, 1511)]
-        assert requests <= 2 + TABLES // 1000
+        assert requests <= 3 + TABLES // 1000  # the flag, a page of all keys, and the top level
 
     @pytest.mark.parametrize("include_declared", [True, False])
     def test_listing_without_the_root_flag_is_correct_and_needs_few_requests(
@@ -550,14 +553,14 @@ class TestRequests:
             assert counted(many)[0][TABLES:] == ["é created", "é declared", "日"]
             assert counted(many, include_declared=False)[0][TABLES:] == ["é created", "日"]
 
-    def test_lookup_of_one_table_costs_at_most_two_requests(self, many: S3Place) -> None:
+    def test_lookup_of_one_table_costs_at_most_three_requests(self, many: S3Place) -> None:
         with count_requests(many.server) as counter:
             catalog = S3Place(counter.server, many.bucket, many.prefix).open()
             exists_or_raise(catalog, "table00001")
-            assert counter.count() <= 2
+            assert counter.count() <= 2, counter.requests
             counter.reset()
             describe(catalog, "table00001")
-            assert counter.count() <= 2
+            assert counter.count() <= 3, "small ones, once a page of 1,000 keys was found to be full"
 
     def test_listing_in_compatibility_mode_adds_one_read_of_the_manifest(self, moto: S3Place) -> None:
         compatible = replace(moto, mode=COMPATIBILITY)

@@ -281,7 +281,7 @@ class TestEqualResponses:
             lambda catalog: create(catalog, "first"),
             lambda catalog: declare(catalog, "first"),
             lambda catalog: describe(catalog, "first", version=99, load_detailed_metadata=True),
-            lambda catalog: create(catalog, "t", properties={"a": "b"}),
+            lambda catalog: declare(catalog, "t", properties={"a": "b"}),
         ):
             with pytest.raises(LanceNamespaceError) as mine:
                 call(ours)

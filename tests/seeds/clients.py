@@ -123,7 +123,8 @@ class ManifestClient:
         if "created_at" in dataset.schema.names and not dataset.schema.field("created_at").nullable:
             row["created_at"] = datetime.now(UTC)
         known = {name: [row.get(name)] for name in dataset.schema.names}
-        merge = dataset.merge_insert("object_id").when_not_matched_insert_all()
+        # Through an index, Lance does not see rows that were committed since it read the table.
+        merge = dataset.merge_insert("object_id").when_not_matched_insert_all().use_index(False)
         inserted: int = merge.execute(pa.table(known, dataset.schema))["num_inserted_rows"]
         return inserted == 1
 

@@ -1562,7 +1562,7 @@ def test_rows_of_deleted_versions_are_removed(tmp_path: Path) -> None:
     with_versions(lake, 4)
     assert listed(lake) == [1, 2, 3, 4]
     assert delete(lake, 2, 4) == 2
-    assert [key for key in stranger(lake).rows() if key.startswith("t$")] == ["t$1", "t$4"]
+    assert sorted(key for key in stranger(lake).rows() if key.startswith("t$")) == ["t$1", "t$4"]
 
 
 @says("If the table does not exist, return error code 4 (TableNotFound). (BatchDeleteTableVersions)")

@@ -20,6 +20,17 @@ def open_manifest(root: Path, storage: LocalDiskStorage | None = None) -> LanceM
     return LanceManifest(ManifestTable(opened, f"{root}/__manifest", StorageOptions()))
 
 
+def index_names(root: Path) -> list[str]:
+    """Return the names of the manifest's indexes."""
+    return sorted(index.name for index in lance.dataset(f"{root}/__manifest").describe_indices())
+
+
+def drop_indexes(root: Path) -> None:
+    """Remove all indexes of the manifest, as a native write does."""
+    for name in index_names(root):
+        lance.dataset(f"{root}/__manifest").drop_index(name)
+
+
 def foreign_insert(manifest: LanceManifest, row: Row, *, use_index: bool = False) -> None:
     """Add a row as a client does that knows nothing of the head."""
     rows = pa.Table.from_pylist([encode_row(row)], schema=SCHEMA)

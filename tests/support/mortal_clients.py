@@ -269,6 +269,22 @@ class MortalTables:
             lambda: self.inner.commit(directory, staged, version=version, timeout=timeout, options=options),
         )
 
+    def set_properties(
+        self,
+        directory: str,
+        properties: Mapping[str, str],
+        *,
+        token: str,
+        timeout: timedelta,
+        options: StorageOptions,
+    ) -> None:
+        self.life.write(
+            f"set properties of {directory}",
+            lambda: self.inner.set_properties(
+                directory, properties, token=token, timeout=timeout, options=options
+            ),
+        )
+
     def restore(self, directory: str, version: int, *, token: str, timeout: timedelta) -> None:
         self.life.write(
             f"restore {directory}",

@@ -39,7 +39,7 @@ from relance.catalog.states import (
     taken_over,
     undid,
 )
-from relance.catalog.version_rows.rows import is_version_of
+from relance.catalog.version_rows.rows import VersionRow, is_version_of
 from relance.errors import (
     ConcurrentModificationError,
     InternalError,
@@ -473,7 +473,7 @@ def _plan_sync(
         return _without(snapshot, rows), {}
     source = rows[0] if rows else Row(name, ObjectType.TABLE, table_directory(name))
     plain = source.restored(name)
-    if properties is not None and state.visible:
+    if properties is not None and (state.visible or not rows):
         plain = plain.with_properties(properties)
     if state.visible:
         wanted = plain
@@ -513,7 +513,10 @@ def move_row(snapshot: Snapshot, old: Row, new: Row) -> Change:
     if old.object_id == new.object_id:
         return Change(removed=(old.object_id,), added=(new,))
     versions = version_rows(snapshot, old.object_id, new.object_id)
-    return Change(removed=(old.object_id, *versions.removed), added=(new, *versions.added))
+    rows = versions.added
+    if new.normalized_location is not None and new.normalized_location != old.normalized_location:
+        rows = tuple(VersionRow(row).copied_to(new.normalized_location).manifest_row for row in rows)
+    return Change(removed=(old.object_id, *versions.removed), added=(new, *rows))
 
 
 # The row of a table in any other directory.

@@ -62,7 +62,7 @@ class Context:
         """Return the storage options for pylance, with a request's own on top.
 
         Raises:
-            InvalidInputError: an override is unknown for this kind of store.
+            InvalidInputError: an override is given twice, or its value is not usable.
         """
         if not overrides:
             return StorageOptions(self.connection.lance_options)

@@ -38,7 +38,15 @@ from relance.catalog.arbiter import (
 )
 from relance.catalog.context import Context, require_writable
 from relance.catalog.drop import drop_home
-from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, put_sign, read_control, remove_signs
+from relance.catalog.layout import (
+    Bodies,
+    NameSnapshot,
+    end_reservation,
+    inspect_name,
+    put_sign,
+    read_control,
+    remove_signs,
+)
 from relance.catalog.manifest.row import ObjectType, Row
 from relance.catalog.manifest.store import Change, Snapshot, transact
 from relance.catalog.resolve import (
@@ -368,8 +376,11 @@ def _create_at_home(context: Context, place: _Place, new: NewTable) -> Created:
         # And after it: a client that saw no marker before may have come too late to be seen.
         if not _is_unchanged(home, inspect_name(context, name)):
             raise ConcurrentModificationError("another client dropped it at the same time")
+        # A declared table has them in its row already.
+        _write_properties(context, new, home.directory, new.properties or place.properties)
         properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
-        remove_signs(storage, name, suffixes=tuple(home.signs | {CREATING_SUFFIX}))
+        reserved = [table_file(name, RESERVED_FILE)] if home.reserved else []
+        remove_signs(storage, name, suffixes=tuple(home.signs | {CREATING_SUFFIX}), also=reserved)
     return Created(home.directory, 1, properties)
 
 
@@ -459,6 +470,20 @@ def commit_next(
         raise ConcurrentModificationError(f"too many concurrent changes to table id '{new.table_id}'; retry")
 
 
+def _write_properties(
+    context: Context, new: NewTable, directory: str, properties: dict[str, str], lease: Lease | None = None
+) -> None:
+    """Store a table's properties where Lance's own clients read them, after its data is committed."""
+    if not properties:
+        return
+    timeout = context.timing.commit_timeout
+    if lease is not None:
+        timeout = min(timeout, max(lease.left, timedelta(0)))
+    context.tables.set_properties(
+        directory, properties, token=new_nonce(), timeout=timeout, options=new.options
+    )
+
+
 def _publish(context: Context, place: _Place, new: NewTable, state: HomeState) -> dict[str, str]:
     """Have the manifest show a table that was written in its home directory, and return its properties.
 
@@ -466,6 +491,8 @@ def _publish(context: Context, place: _Place, new: NewTable, state: HomeState) -
         NameTakenError: another object got the name meanwhile; the table was dropped again.
     """
     name = new.table_id.name
+    if context.manifest is None:
+        return dict(new.properties)
     try:
         return sync(context, name, place.snapshot, state, properties=new.properties or None)
     except NameTakenError:
@@ -528,7 +555,10 @@ def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | No
         assert before is not None  # a claim says what it was taken from
         signs = [name + suffix for suffix in sorted(home.signs)]
         inside = [table_file(name, DEREGISTERED_FILE)] if home.deregistered else []
+        inside += [table_file(name, RESERVED_FILE)] if home.reserved else []
         with after_effect(name, "was written"):
+            # While the claim is held, so that no purge comes in between.
+            _write_properties(context, new, home.directory, new.properties, lease)
             if home.marker is not None or signs or inside:
                 # The new table is not deregistered, whatever the dropped one was.
                 delete_mark(context, name, lease, also=[*signs, *inside])
@@ -658,9 +688,12 @@ def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created |
         raise ConcurrentModificationError(f"table id '{name}' was changed by another client; retry")
     properties = place.properties
     with after_effect(name, "was written"):
+        _write_properties(context, new, home.directory, new.properties, lease)
         if claim is not None:
             _withdraw(context, name, claim)
-        if new.properties:
+        if new.properties and context.manifest is None:
+            properties = dict(new.properties)
+        elif new.properties:
             # Its look at the name is as old as the plan: look again before the row is planned.
             properties = _after_overwrite(context, new)
     return Created(home.directory, version, properties)
@@ -713,6 +746,8 @@ def _create_over_row(context: Context, new: NewTable, mode: CreateMode, row: Row
             )
         _write_first(context, new, directory)
         with after_effect(str(new.table_id), "was written"):
+            _write_properties(context, new, directory, row.properties)
+            end_reservation(context, directory)
             return Created(directory, 1, _require_same(context, new, directory))
     if mode is CreateMode.CREATE:
         raise taken(new.table_id, row)
@@ -728,6 +763,7 @@ def _create_over_row(context: Context, new: NewTable, mode: CreateMode, row: Row
     )
     assert written is not None  # it may always go on
     with after_effect(str(new.table_id), "was written"):
+        _write_properties(context, new, directory, new.properties)
         return Created(directory, written, _require_same(context, new, directory))
 
 
@@ -765,6 +801,7 @@ def _create_elsewhere(context: Context, new: NewTable) -> Created:
     directory = new_directory(new.table_id) if written is None else written.directory
     try:
         _write_first(context, new, directory)
+        _write_properties(context, new, directory, new.properties)
         insert_row(context, Row(str(new.table_id), ObjectType.TABLE, directory, dict(new.properties)))
     except OutcomeUnknownError:
         raise  # the row may be there
@@ -842,6 +879,7 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
         shown = row.restored(str(new.table_id))
         shown = shown.with_properties(new.properties) if new.properties else shown
         with after_effect(str(new.table_id), "was written"):
+            _write_properties(context, new, directory, new.properties, lease)
             swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, shown))
     return Created(directory, written, shown.properties)
 

@@ -32,7 +32,7 @@ from relance.catalog.arbiter import (
 from relance.catalog.context import Context, require_writable
 from relance.catalog.copying import show_copy
 from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, read_control
-from relance.catalog.manifest.row import DROPPED_PREFIX, Row
+from relance.catalog.manifest.row import DROPPED_PREFIX, Row, user_properties
 from relance.catalog.manifest.store import Change, Snapshot, transact
 from relance.catalog.resolve import (
     Exists,
@@ -197,9 +197,11 @@ def _drop_home_once(
             raise _in_doubt(name) from cause
     version = head.version if head is not None else 0
     state = HomeState(visible=False, hidden=True, deletion_id=deletion_id)
+    # Only a table without a row gets those that Lance has.
+    own = user_properties(head.properties) if head is not None and row is None else None
     with after_effect(name, "was dropped"):
         swap_deleted(context, name, marked, mark, version, lease)
-        properties = sync(context, name, snapshot, state)
+        properties = sync(context, name, snapshot, state, properties=own)
     return Dropped(f"{name}.lance", properties, deletion_id, deleted_at, retention)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
@@ -39,6 +39,7 @@ from relance.errors import (
     InvalidTableStateError,
     KeyExistsError,
     KeyNotFoundError,
+    PermissionDeniedError,
     RelanceError,
     TableBranchNotFoundError,
 )
@@ -68,6 +69,7 @@ _ATTEMPTS = 20
 """How often a name is looked at again because its arbiter changed between two requests."""
 
 _LARGEST = 2**64 - 1
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _MANIFEST_NAME = re.compile(r"(\d+)\.manifest")
 
 
@@ -98,6 +100,15 @@ class Memory:
     is_large: bool = False
     """A page from the middle of the root is long, so small requests are faster."""
     store_time: tuple[datetime, float] | None = None
+    may_not_write: bool = False
+    """The store refused a change that nobody asked for, so nothing more is tidied up on the side."""
+    needs_pages: bool = False
+    """The root has too many keys for one page of them all."""
+    nested: NestedFiles | None = None
+    """What a client that may only read saw inside the tables of a large root."""
+    nested_until: float = 0.0
+    properties: dict[str, tuple[ManifestFile, dict[str, str]]] = field(default_factory=dict)
+    """By directory, the properties that Lance has of a table and the version that they were read from."""
 
 
 # The manifest files of a table's versions.
@@ -538,10 +549,14 @@ class RootListing:
     markers: dict[str, ObjectInfo]
     signs: dict[str, frozenset[str]]
     """Names with each kind of sign."""
-    is_flagged: bool
-    """The root's flag: no table hides behind a file in its own directory without a sign beside it."""
+    flagged_at: datetime | None
+    """When the root's flag was written: every table that a file inside it hid then had a sign beside it."""
     others: frozenset[str]
     """Directories that are no table's home."""
+
+    @property
+    def is_flagged(self) -> bool:
+        return self.flagged_at is not None
 
     def doubtful(self) -> frozenset[str]:
         """Return the names whose bodies have to be read: their sizes and times do not decide."""
@@ -579,12 +594,12 @@ def sort_level(catalog: Surroundings, level: Level) -> RootListing:
     controls: dict[str, ObjectInfo] = {}
     markers: dict[str, ObjectInfo] = {}
     signs: dict[str, set[str]] = {suffix: set() for suffix in SIGNS}
-    flagged = False
+    flagged_at: datetime | None = None
     for info in level.files:
         stem, dot, ending = info.key.rpartition(".")
         suffix = dot + ending
         if info.key == LAYOUT_KEY:
-            flagged = True
+            flagged_at = _time(catalog, info.modified) or _NEVER
         elif (suffix not in signs and suffix not in {CONTROL_SUFFIX, MARKER_SUFFIX}) or why_unusable(
             stem
         ) is not None:
@@ -602,7 +617,7 @@ def sort_level(catalog: Surroundings, level: Level) -> RootListing:
         controls=controls,
         markers=markers,
         signs={suffix: frozenset(stems) for suffix, stems in signs.items()},
-        is_flagged=flagged,
+        flagged_at=flagged_at,
         others=frozenset(level.directories) - homes,
     )
 
@@ -610,19 +625,143 @@ def sort_level(catalog: Surroundings, level: Level) -> RootListing:
 def list_names(catalog: Surroundings, *, include_declared: bool) -> list[str]:
     """Return the names of the visible root tables in their home directories, sorted by their bytes.
 
-    Costs one listing of the root. Names that it leaves in doubt are looked at together: those whose
-    bodies decide, those whose create did not finish, declared ones when they are to be left out, and all
-    of them where other clients may have left files inside that hide the table.
+    Costs one listing of the root: of all keys where one page holds them, of the top level where not.
+    Names that it leaves in doubt are looked at together: those whose bodies decide, those whose create did
+    not finish, and declared ones when they are to be left out. What other clients left inside directories
+    shows among all keys; where only the top level is listed, all directories are looked into now and then.
     """
-    storage, listing = catalog.storage, list_root(catalog)
+    storage = catalog.storage
+    there = _small_root(catalog)
+    listing = list_root(catalog) if there is None else sort_level(catalog, there.level)
     names = listing.shown_by_size() | visible_among(catalog, listing.doubtful())
-    if storage.cheap_lookups:
-        unfinished = foreign = names  # looking inside costs next to nothing, so nothing is left to signs
-    else:
-        unfinished = names & _perhaps_without_version(listing, include_declared=include_declared)
-        foreign = names & listing.signs[DEREGISTERED_SUFFIX] if listing.is_flagged else names
-    visible = names - _without_table(storage, unfinished, include_declared=include_declared)
-    return sorted(visible - _with(storage, foreign & visible, DEREGISTERED_FILE), key=str.encode)
+    which_exist = storage.which_exist
+    unfinished = foreign = names  # as far as looking inside costs next to nothing, nothing is left to signs
+    if there is not None:
+        which_exist = there.which_exist
+    elif not storage.cheap_lookups:
+        nested = _look_inside_if_due(catalog, listing)
+        if nested is not None:
+            which_exist = nested.which_exist
+        else:
+            unfinished = names & _perhaps_without_version(listing, include_declared=include_declared)
+            foreign = names & listing.signs[DEREGISTERED_SUFFIX]
+    visible = names - _without_table(which_exist, unfinished, include_declared=include_declared)
+    return sorted(visible - _with(which_exist, foreign & visible, DEREGISTERED_FILE), key=str.encode)
+
+
+_WhichExist = Callable[[Sequence[str]], frozenset[str]]
+
+
+def _perhaps_without_version(listing: RootListing, *, include_declared: bool) -> frozenset[str]:
+    creating, declared = listing.signs[CREATING_SUFFIX], listing.signs[DECLARED_SUFFIX]
+    return creating if include_declared else creating | declared
+
+
+def _without_table(
+    which_exist: _WhichExist, names: frozenset[str], *, include_declared: bool
+) -> frozenset[str]:
+    left = names - _with(which_exist, names, f"{VERSIONS_DIRECTORY}/")
+    return left - _with(which_exist, left, RESERVED_FILE) if include_declared else left
+
+
+def _with(which_exist: _WhichExist, names: frozenset[str], file: str) -> frozenset[str]:
+    files = {table_file(name, file): name for name in names}
+    return frozenset(files[path] for path in which_exist(list(files)))
+
+
+@dataclass(frozen=True, slots=True)
+class _SmallRoot:
+    """All keys of a root that one page holds."""
+
+    objects: tuple[ObjectInfo, ...]
+    paths: frozenset[str]
+
+    @property
+    def level(self) -> Level:
+        """The top level, as a listing of it would show it."""
+        directories = dict.fromkeys(info.key.partition("/")[0] for info in self.objects if "/" in info.key)
+        return Level(tuple(directories), tuple(info for info in self.objects if "/" not in info.key))
+
+    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
+        return self.paths.intersection(paths)
+
+
+def _small_root(catalog: Surroundings) -> _SmallRoot | None:
+    """Return all keys of the root if one page holds them; whether it does is tried once."""
+    storage, memory = catalog.storage, catalog.memory
+    if storage.cheap_lookups or not storage.lists_in_order or memory.needs_pages:
+        return None
+    page = storage.list_after("")
+    if not page.is_last:
+        memory.needs_pages = True
+        return None
+    keys = [info.key.split("/") for info in page.objects]
+    folders = {"/".join(parts[:count]) + "/" for parts in keys for count in range(1, len(parts))}
+    return _SmallRoot(page.objects, frozenset(folders | {info.key for info in page.objects}))
+
+
+LOOK_INSIDE_EVERY = timedelta(minutes=10)
+"""For so long the root's flag vouches for the files inside tables. Other clients do not keep its promise, so
+it expires; a look at a single table sees these files at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class NestedFiles:
+    """What lies in home directories: versions, and the files that declare a table or hide it."""
+
+    names: frozenset[str]
+    paths: frozenset[str]
+
+    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
+        return self.paths.intersection(paths)
+
+    @property
+    def with_versions(self) -> frozenset[str]:
+        return _with(self.which_exist, self.names, f"{VERSIONS_DIRECTORY}/")
+
+    @property
+    def declared(self) -> frozenset[str]:
+        return _with(self.which_exist, self.names, RESERVED_FILE) - self.with_versions
+
+    @property
+    def deregistered(self) -> frozenset[str]:
+        return _with(self.which_exist, self.names, DEREGISTERED_FILE)
+
+
+def nested_files(storage: ObjectStorage, names: frozenset[str]) -> NestedFiles:
+    """Look into the home directories of these names, all together."""
+    files = (DEREGISTERED_FILE, RESERVED_FILE, f"{VERSIONS_DIRECTORY}/")
+    paths = [table_file(name, file) for name in sorted(names) for file in files]
+    return NestedFiles(names, storage.which_exist(paths))
+
+
+def _look_inside_if_due(catalog: Surroundings, listing: RootListing) -> NestedFiles | None:
+    """Return what lies inside the tables of a large root; None while the flag vouches that signs tell it.
+
+    Whoever finds the flag expired looks inside all tables, writes the signs that are missing, and renews the
+    flag for everybody. A client that may not write remembers for itself what it saw.
+    """
+    storage, memory, now = catalog.storage, catalog.memory, catalog.clock.now()
+    # Its own clock decides only how often a client does this: a wrong one makes it look more often.
+    if listing.flagged_at is not None and abs(now - listing.flagged_at) < LOOK_INSIDE_EVERY:
+        return None
+    if memory.nested is not None and catalog.clock.monotonic() < memory.nested_until:
+        if listing.directories <= memory.nested.names:
+            return memory.nested
+        memory.nested = None
+    nested = nested_files(storage, listing.directories)
+    if listing.is_flagged and not memory.may_not_write:
+        try:
+            sign_nested_files(storage, nested, listing)
+            renew_flag(storage)
+        except PermissionDeniedError:
+            memory.may_not_write = True
+        except RelanceError:
+            pass  # the next listing does it
+    if listing.is_flagged and memory.may_not_write:
+        memory.nested = nested
+        memory.nested_until = catalog.clock.monotonic() + LOOK_INSIDE_EVERY.total_seconds()
+    return nested
 
 
 def visible_among(catalog: Surroundings, names: Iterable[str]) -> frozenset[str]:
@@ -639,26 +778,50 @@ def visible_among(catalog: Surroundings, names: Iterable[str]) -> frozenset[str]
     return frozenset(name for name, visible in zip(chosen, shown, strict=True) if visible)
 
 
-def _perhaps_without_version(listing: RootListing, *, include_declared: bool) -> frozenset[str]:
-    creating, declared = listing.signs[CREATING_SUFFIX], listing.signs[DECLARED_SUFFIX]
-    if include_declared:
-        return creating
-    return creating | declared if listing.is_flagged else listing.directories
+# Reservations, signs and the root's flag.
 
 
-def _without_table(
-    storage: ObjectStorage, names: frozenset[str], *, include_declared: bool
-) -> frozenset[str]:
-    left = names - _with(storage, names, f"{VERSIONS_DIRECTORY}/")
-    return left - _with(storage, left, RESERVED_FILE) if include_declared else left
+def sign_nested_files(storage: ObjectStorage, nested: NestedFiles, listing: RootListing) -> None:
+    """Write the signs that are missing for what lies inside tables; remove those of tables with data."""
+    for name in sorted(nested.deregistered - listing.signs[DEREGISTERED_SUFFIX]):
+        put_sign(storage, name, DEREGISTERED_SUFFIX)
+    for name in sorted(nested.declared - listing.signs[DECLARED_SUFFIX]):
+        put_sign(storage, name, DECLARED_SUFFIX)
+    settled = sorted(nested.with_versions & listing.signs[DECLARED_SUFFIX])
+    if settled:
+        storage.delete_many(name + DECLARED_SUFFIX for name in settled)
 
 
-def _with(storage: ObjectStorage, names: frozenset[str], file: str) -> frozenset[str]:
-    files = {table_file(name, file): name for name in names}
-    return frozenset(files[path] for path in storage.which_exist(list(files)))
+def sign_deregistered(catalog: Surroundings, home: NameSnapshot) -> None:
+    """Have listings know of a table that another client deregistered."""
+    if DEREGISTERED_SUFFIX in home.signs or catalog.storage.cheap_lookups or catalog.memory.may_not_write:
+        return
+    try:
+        put_sign(catalog.storage, home.name, DEREGISTERED_SUFFIX)
+    except PermissionDeniedError:
+        catalog.memory.may_not_write = True
+    except RelanceError:
+        pass  # the next look does it
 
 
-# Signs and the root's flag.
+def end_reservation(catalog: Surroundings, directory: str) -> None:
+    """Remove the file that declares a table, which has a version now. Nobody depends on it any more."""
+    if catalog.memory.may_not_write:
+        return
+    try:
+        catalog.storage.delete(f"{directory}/{RESERVED_FILE}")
+    except PermissionDeniedError:
+        catalog.memory.may_not_write = True
+    except RelanceError:
+        pass  # the next look removes it
+
+
+def end_reservation_at_home(catalog: Surroundings, home: NameSnapshot) -> None:
+    """Do so if the home directory of a visible table has a version and that file."""
+    # Anything in the folder of versions counts as one, unless one was seen: perhaps it is only staged.
+    seen = home.newest is not None or (home.has_versions and catalog.storage.cheap_lookups)
+    if home.reserved and seen and home.is_visible:
+        end_reservation(catalog, home.directory)
 
 
 def put_sign(storage: ObjectStorage, name: str, suffix: str) -> None:
@@ -667,10 +830,12 @@ def put_sign(storage: ObjectStorage, name: str, suffix: str) -> None:
         storage.create(name + suffix, b"")
 
 
-def remove_signs(storage: ObjectStorage, *names: str, suffixes: Sequence[str] = SIGNS) -> None:
-    """Remove signs; one that stays costs listings a look, which is no reason to fail."""
+def remove_signs(
+    storage: ObjectStorage, *names: str, suffixes: Sequence[str] = SIGNS, also: Sequence[str] = ()
+) -> None:
+    """Remove signs and other keys; one that stays costs listings a look, which is no reason to fail."""
     with suppress(RelanceError):
-        storage.delete_many(name + suffix for name in names for suffix in suffixes)
+        storage.delete_many([*(name + suffix for name in names for suffix in suffixes), *also])
 
 
 _FLAG = json.dumps({"format": FORMAT, "nested_markers": "none"}).encode() + b"\n"
@@ -748,6 +913,17 @@ def flag_root(storage: ObjectStorage) -> None:
     """Set the flag."""
     with suppress(KeyExistsError):  # another process was first
         storage.create(LAYOUT_KEY, _FLAG)
+
+
+def renew_flag(storage: ObjectStorage) -> None:
+    """Write the flag again as it is, for its new time.
+
+    Raises:
+        KeyChangedError: another client does the same.
+        KeyNotFoundError: it was removed.
+    """
+    stored = storage.read(LAYOUT_KEY)
+    storage.replace(LAYOUT_KEY, stored.body, expected=stored.version)
 
 
 def state_format(storage: ObjectStorage, *, converted: bool) -> None:

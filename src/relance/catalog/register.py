@@ -26,6 +26,7 @@ from relance.catalog.resolve import (
     NameState,
     free_name,
     home_counts,
+    lance_properties,
     not_found,
     refuse_protected,
     require_directory,
@@ -152,13 +153,14 @@ def _register_home(
         raise TableAlreadyExistsError(f"table id '{table_id}' is already registered")
     if home.is_visible and overwrite:
         refuse_protected(rows[0] if rows else None)
+    own = properties if properties or rows or snapshot is None else lance_properties(context, home)
     with after_effect(name, "may have been registered"):
         if home.deregistered or DEREGISTERED_SUFFIX in home.signs:
             # The file that decides first: its sign alone only costs listings a look.
             context.storage.delete_many([table_file(name, DEREGISTERED_FILE), name + DEREGISTERED_SUFFIX])
         try:
             state = HomeState(visible=True, hidden=False)
-            sync(context, name, snapshot, state, properties=properties or None)
+            sync(context, name, snapshot, state, properties=own or None)
         except NameTakenError:
             put_sign(context.storage, name, DEREGISTERED_SUFFIX)
             _put_deregistered(context, name)
@@ -295,7 +297,8 @@ def require_home_row(context: Context, parts: Sequence[str]) -> None:
     home = inspect_name(context, name)
     rows = home_rows(snapshot, name)
     if home.is_visible and not (len(rows) == 1 and not rows[0].is_dropped):
-        sync(context, name, snapshot, home_state(home))
+        own = None if rows else lance_properties(context, home)
+        sync(context, name, snapshot, home_state(home), properties=own)
 
 
 def is_protected(context: Context, parts: Sequence[str]) -> bool:

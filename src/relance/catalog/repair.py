@@ -44,8 +44,10 @@ from relance.catalog.layout import (
     inspect_name,
     list_names,
     list_root,
+    nested_files,
     put_sign,
     read_control,
+    sign_nested_files,
 )
 from relance.catalog.manifest.row import HEAD_ID, ObjectType, Row, decode_row
 from relance.catalog.manifest.store import Manifest, Snapshot
@@ -87,7 +89,6 @@ from relance.locations import (
     CONTROL_SUFFIX,
     CREATING_SUFFIX,
     DECLARED_SUFFIX,
-    DEREGISTERED_FILE,
     DEREGISTERED_SUFFIX,
     MARKER_SUFFIX,
     RESERVED_FILE,
@@ -548,28 +549,17 @@ class MarkerMigration:
 def migrate_markers(context: Context, *, dry_run: bool) -> MarkerMigration:
     """Write signs for what lies inside tables, then the root's flag; safe to repeat at any time."""
     storage, listing = context.storage, list_root(context)
-    names = sorted(listing.directories)
-    inside = {
-        file: {name: table_file(name, file) for name in names}
-        for file in (DEREGISTERED_FILE, RESERVED_FILE, f"{VERSIONS_DIRECTORY}/")
-    }
-    present = storage.which_exist([path for paths in inside.values() for path in paths.values()])
-    has = {file: {name for name, path in paths.items() if path in present} for file, paths in inside.items()}
-    with_data = has[f"{VERSIONS_DIRECTORY}/"]
+    nested = nested_files(storage, listing.directories)
     plan = MarkerMigration(
-        deregistered=tuple(sorted(has[DEREGISTERED_FILE] - listing.signs[DEREGISTERED_SUFFIX])),
-        declared=tuple(sorted(has[RESERVED_FILE] - with_data - listing.signs[DECLARED_SUFFIX])),
-        settled=tuple(sorted(with_data & listing.signs[DECLARED_SUFFIX])),
+        deregistered=tuple(sorted(nested.deregistered - listing.signs[DEREGISTERED_SUFFIX])),
+        declared=tuple(sorted(nested.declared - listing.signs[DECLARED_SUFFIX])),
+        settled=tuple(sorted(nested.with_versions & listing.signs[DECLARED_SUFFIX])),
         already_migrated=listing.is_flagged,
         dry_run=dry_run,
     )
     if not dry_run:
         require_create_only(storage, to_do="migrating markers")
-        for name in plan.deregistered:
-            put_sign(storage, name, DEREGISTERED_SUFFIX)
-        for name in plan.declared:
-            put_sign(storage, name, DECLARED_SUFFIX)
-        storage.delete_many(name + DECLARED_SUFFIX for name in plan.settled)
+        sign_nested_files(storage, nested, listing)
         flag_root(storage)
     return plan
 

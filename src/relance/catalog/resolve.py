@@ -23,8 +23,16 @@ from relance.catalog.arbiter import (
     version_rows,
 )
 from relance.catalog.context import FLAT, Context
-from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, list_manifests, list_root
-from relance.catalog.manifest.row import ObjectType, Row
+from relance.catalog.layout import (
+    Bodies,
+    NameSnapshot,
+    end_reservation_at_home,
+    inspect_name,
+    list_manifests,
+    list_root,
+    sign_deregistered,
+)
+from relance.catalog.manifest.row import ObjectType, Row, user_properties
 from relance.catalog.manifest.store import Change, Manifest, Snapshot, rereading, transact
 from relance.catalog.states import (
     MARGIN,
@@ -38,6 +46,7 @@ from relance.catalog.states import (
 )
 from relance.errors import (
     ConcurrentModificationError,
+    InternalError,
     InvalidTableStateError,
     NamespaceNotFoundError,
     RelanceError,
@@ -46,7 +55,7 @@ from relance.errors import (
     UnsupportedOperationError,
 )
 from relance.identifiers import DELIMITER, TableId, parse_namespace_id
-from relance.locations import VERSIONS_DIRECTORY, table_directory
+from relance.locations import RESERVED_FILE, VERSIONS_DIRECTORY, table_directory
 from relance.storage.at_once import map_at_once
 from relance.storage.protocol import ObjectStorage
 
@@ -89,6 +98,18 @@ TableStatus = Exists | SoftDeleted | NotFound
 
 
 @dataclass(frozen=True, slots=True)
+class Inside:
+    """What lies in the directory of a visible table."""
+
+    has_versions: bool
+    reserved: bool
+
+    @property
+    def only_declared(self) -> bool:
+        return not self.has_versions
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A visible table."""
 
@@ -97,12 +118,20 @@ class Found:
     properties: dict[str, str] = field(default_factory=dict)
     home: NameSnapshot | None = None
     """Of a table in its home directory."""
+    has_row: bool = True
+    """Whether the properties are those of a row; if not, only Lance knows them."""
 
     def is_only_declared(self, storage: ObjectStorage) -> bool:
         """Tell whether the table has no version yet."""
+        return self.inside(storage).only_declared
+
+    def inside(self, storage: ObjectStorage) -> Inside:
+        """Return whether the table has versions and whether it is declared, from one look."""
         if self.home is not None:
-            return self.home.only_declared
-        return not storage.which_exist([f"{self.directory}/{VERSIONS_DIRECTORY}/"])
+            return Inside(self.home.has_versions, self.home.reserved)
+        versions, reserved = f"{self.directory}/{VERSIONS_DIRECTORY}/", f"{self.directory}/{RESERVED_FILE}"
+        there = storage.which_exist([versions, reserved])
+        return Inside(versions in there, reserved in there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +243,14 @@ def find_table(
         if context.manifest is None:
             if not home.is_visible:
                 raise not_found(context, NameState(table_id, None, None, home, ()))
-            return Found(table_id, home.directory, {}, home)
+            end_reservation_at_home(context, home)
+            return Found(table_id, home.directory, {}, home, has_row=False)
         # A few seconds of age do no harm: nobody who looks at both can get the name of a visible table.
         if home.is_visible and other_owner(context.manifest.recent(), table_id.name) is None:
-            own = _home_properties(context.manifest, table_id.name) if properties else {}
-            return Found(table_id, home.directory, own, home)
+            end_reservation_at_home(context, home)
+            own = _home_row(context.manifest, table_id.name) if properties else None
+            shown = own.properties if own is not None else {}
+            return Found(table_id, home.directory, shown, home, has_row=own is not None)
     assert context.manifest is not None  # without one, directories are listed and ids have one part
     return find_in(context, context.manifest.latest(), table_id, versions=versions)
 
@@ -234,8 +266,10 @@ def find_in(context: Context, snapshot: Snapshot, table_id: TableId, *, versions
         home = inspect_name(context, table_id.name, versions=versions)
         if not home.is_visible:
             raise not_found(context, NameState(table_id, snapshot, None, home, ()))
+        end_reservation_at_home(context, home)
         rows = home_rows(snapshot, table_id.name)
-        return Found(table_id, home.directory, rows[0].properties if rows else {}, home)
+        shown = rows[0].properties if rows else {}
+        return Found(table_id, home.directory, shown, home, has_row=bool(rows))
     if row is None or row.object_type != ObjectType.TABLE or not row.is_visible:
         raise not_found(context, NameState(table_id, snapshot, row, None, ()))
     return Found(table_id, require_directory(row), row.properties)
@@ -255,14 +289,39 @@ def require_directory(row: Row) -> str:
     return row.normalized_location
 
 
-def _home_properties(manifest: Manifest, name: str) -> dict[str, str]:
-    """Return the properties of a table in its home directory, as they were a few seconds ago at most."""
+def _home_row(manifest: Manifest, name: str) -> Row | None:
+    """Return the row of a table in its home directory, as it was a few seconds ago at most."""
     recent = manifest.recent()
     row = recent.get([name]).get(name)
     if row is not None and row.is_home:
-        return row.properties
+        return row
     rows = home_rows(manifest.latest(), name)
-    return rows[0].properties if rows else {}
+    return rows[0] if rows else None
+
+
+def lance_properties(context: Context, home: NameSnapshot) -> dict[str, str]:
+    """Return the properties that Lance has of a table in its home directory.
+
+    A table that Lance cannot read has none. They are remembered for as long as its latest version stays the
+    same, so that a client that looks at the table again asks nothing more.
+    """
+    newest = home.newest
+    if newest is None and home.has_versions:
+        newest = next(iter(reversed(list_manifests(context.storage, home.directory, None))), None)
+    if newest is None:
+        return {}
+    known = context.memory.properties.get(home.directory)
+    if known is None or known[0] != newest:
+        try:
+            head = context.tables.head(home.directory)
+        except InternalError:
+            return {}  # a damaged table can be described, registered and dropped all the same
+        if head is None:
+            return {}
+        known = newest, user_properties(head.properties)
+        if head.version == newest.version:
+            context.memory.properties[home.directory] = known
+    return dict(known[1])
 
 
 def not_found(context: Context, state: NameState) -> TableNotFoundError:
@@ -271,6 +330,7 @@ def not_found(context: Context, state: NameState) -> TableNotFoundError:
     home = state.home
     try:
         if home is not None and home.is_live and home.deregistered:
+            sign_deregistered(context, home)
             return deregistered(table_id)
         if home is not None and (home.has_versions or home.reserved) and home.marked is None:
             home = inspect_name(context, table_id.name, bodies=Bodies.ALL)

@@ -35,14 +35,14 @@ from relance.catalog import create, drop, namespaces, purge, register
 from relance.catalog import rename as renaming
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.manifest.row import check_properties
-from relance.catalog.resolve import parent_first, require_root_namespace
+from relance.catalog.resolve import Exists, NotFound, parent_first, require_root_namespace
 from relance.config import parse_duration, parse_flag
 from relance.errors import InvalidInputError, NamespaceAlreadyExistsError, NamespaceNotFoundError
 from relance.identifiers import TableId, parse_namespace_id, parse_table_id
 from relance.lance_io import CreateMode, NewTable
 from relance.locations import directory_of_location
 from relance.operations.arrow_stream import read_stream
-from relance.operations.managed_versions import settle
+from relance.operations.managed_versions import record_versions, settle
 from relance.operations.requests import parse_mode, refuse_properties, with_options
 from relance.operations.versions import is_managed
 from relance.storage.probe import require_replace
@@ -82,8 +82,6 @@ def create_table(context: Context, request: CreateTableRequest, data: bytes) -> 
     """
     table_id = table_id_of(context, request.id)
     mode = parse_mode(request.mode, CreateMode, default=CreateMode.CREATE)
-    if context.manifest is None:
-        refuse_properties(request.properties, what="create_table")
     properties = check_properties(request.properties)
     options = context.lance_options(request.storage_options)
     created = create_settled(context, NewTable(table_id, read_stream(data), options, properties), mode)
@@ -96,11 +94,13 @@ def create_table(context: Context, request: CreateTableRequest, data: bytes) -> 
 
 
 def create_settled(context: Context, new: NewTable, mode: CreateMode) -> create.Created:
-    """Create the table after versions of it that wait for their files."""
+    """Create the table after versions of it that wait for their files, and record the new version."""
     snapshot = None
     if mode is not CreateMode.CREATE or context.settings.table_version_management:
         snapshot = settle(context, new.table_id)
-    return create.create(context, new, mode, snapshot)
+    created = create.create(context, new, mode, snapshot)
+    record_versions(context, new.table_id)
+    return created
 
 
 def declare_table(context: Context, request: DeclareTableRequest) -> DeclareTableResponse:
@@ -180,6 +180,21 @@ def _asked_ttl(text: str | None) -> timedelta | None:
     return None if text is None else parse_duration(text, what="context['ttl_ms']")
 
 
+def undrop_table(
+    context: Context, parts: Sequence[str], deletion_id: str | None, new_parts: Sequence[str] | None
+) -> Exists | NotFound:
+    """Show a dropped table again, under its old id or a new one.
+
+    Raises:
+        As catalog.drop.undrop.
+    """
+    table_id = table_id_of(context, parts)
+    target = None if new_parts is None else table_id_of(context, new_parts)
+    shown = drop.undrop(context, table_id, deletion_id=deletion_id, target=target)
+    record_versions(context, target or table_id)
+    return shown
+
+
 def rename_table(context: Context, request: RenameTableRequest) -> RenameTableResponse:
     """Show the table under another id.
 
@@ -196,6 +211,7 @@ def rename_table(context: Context, request: RenameTableRequest) -> RenameTableRe
     if target == table_id:
         raise InvalidInputError(f"table id '{table_id}' already has this name")
     renaming.rename(context, table_id, target)
+    record_versions(context, target)
     return RenameTableResponse()
 
 
@@ -212,6 +228,7 @@ def register_table(context: Context, request: RegisterTableRequest) -> RegisterT
     overwrite = parse_mode(request.mode, RegisterMode, default=RegisterMode.CREATE) is RegisterMode.OVERWRITE
     directory = directory_of_location(request.location, root_uri=context.connection.lance_root)
     register.register(context, table_id, directory, properties, overwrite=overwrite)
+    record_versions(context, table_id)
     return RegisterTableResponse(location=request.location, properties=properties or None)
 
 

@@ -156,6 +156,18 @@ def settle(context: Context, table_id: TableId) -> Snapshot | None:
     return None
 
 
+def record_versions(context: Context, table_id: TableId) -> None:
+    """Give the versions of a table that has just come to its name their rows, if the manifest keeps versions.
+
+    The table is there whatever becomes of this: the next look at its versions adopts what has no row.
+    """
+    manifest = context.manifest
+    # Whoever changed the table has just read the manifest, so that this costs no request.
+    if manifest is not None and manages_versions(manifest.recent().metadata):
+        with suppress(RelanceError):
+            synchronise(context, manifest, table_id)
+
+
 def synchronise(context: Context, manifest: Manifest, table_id: TableId) -> None:
     """Bring files and rows of a table in step: finish what others began, adopt what came without us.
 
@@ -329,7 +341,7 @@ def _finish(
         _update_rows(manifest, steps, keys, made)
         staged = [steps[number] for number in made]
         storage.delete_many(
-            each.staging for each in staged if isinstance(each, StagedVersion) and each.staging != each.target
+            key for each in staged if isinstance(each, StagedVersion) for key in each.settled_keys
         )
     for table_id in lost:
         with suppress(RelanceError):

@@ -87,14 +87,15 @@ def parse_mode(text: str | None, modes: type[ModeT], *, default: ModeT) -> ModeT
 
 
 def refuse_properties(properties: Mapping[str, str] | None, *, what: str) -> None:
-    """Check that no properties are given: a directory has nowhere to keep them.
+    """Check that no properties are given: without a manifest, only a table that has data can keep them.
 
     Raises:
         UnsupportedOperationError: there are some.
     """
     if properties:
         raise UnsupportedOperationError(
-            f"{what} with properties requires a manifest: open the catalog with manifest_enabled=true"
+            f"{what} with properties requires a manifest: open the catalog with manifest_enabled=true, or "
+            "pass the properties to create_table"
         )
 
 

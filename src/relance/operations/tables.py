@@ -18,13 +18,14 @@ from lance_namespace import (
 from lance_namespace_urllib3_client.models.table_basic_stats import TableBasicStats
 
 from relance.catalog.context import Context, table_id_of
-from relance.catalog.layout import list_names
-from relance.catalog.manifest.row import ObjectType
+from relance.catalog.layout import end_reservation, list_names
+from relance.catalog.manifest.row import ObjectType, user_properties
 from relance.catalog.manifest.store import Snapshot, rereading
 from relance.catalog.namespaces import page_of
 from relance.catalog.resolve import (
     Found,
     find_table,
+    lance_properties,
     parent_first,
     require_namespace,
     require_root_namespace,
@@ -155,17 +156,23 @@ def describe_table(context: Context, request: DescribeTableRequest) -> DescribeT
         found = find_table(context, table_id)
     location = context.location_of(found.directory)
     detailed = bool(request.load_detailed_metadata)
-    declared = found.is_only_declared(context.storage) if request.check_declared or detailed else None
+    inside = found.inside(context.storage) if request.check_declared or detailed else None
+    declared = None if inside is None else inside.only_declared
     fields: dict[str, Any] = {}
     pinned = request.version is not None or request.tag is not None or request.branch is not None
     if pinned or (detailed and not declared):
         fields = _details(context, request, found, detailed=detailed)
+        if inside is not None and inside.reserved and found.home is None:
+            end_reservation(context, found.directory)
     if declared is not None:
         fields["is_only_declared"] = declared
     if is_managed(context):
         fields["managed_versioning"] = True
-    if found.properties:
-        fields["properties"] = found.properties
+    properties = {**found.properties, **fields.pop("table_metadata", {})}
+    if not found.has_row and found.home is not None and not detailed:
+        properties = lance_properties(context, found.home)
+    if properties:
+        fields["properties"] = properties
     response = DescribeTableResponse(
         table=found.table_id.name,
         namespace=list(found.table_id.namespace),
@@ -192,4 +199,5 @@ def _details(
             num_fragments=int(summary["total_fragments"]),
         ),
         "metadata": summary,
+        "table_metadata": user_properties(dataset.metadata),
     }

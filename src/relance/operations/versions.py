@@ -197,6 +197,7 @@ def _put_version(context: Context, new: StagedVersion) -> TableVersion:
     target = same.info.key if same is not None else new.target
     if not put_final(storage, target, new.body):
         raise version_taken(new)
-    if new.staging != target:
-        storage.delete(new.staging)
+    for key in new.settled_keys:
+        if key != target:
+            storage.delete(key)
     return tell(context, ManifestFile(new.version, storage.head(target)))

@@ -47,7 +47,7 @@ def connect(root: Root, options: Mapping[str, str]) -> Connection:
     """Return the backend for `root`. Nothing is requested from the store yet.
 
     Raises:
-        InvalidInputError: an option is unknown or its value is not accepted.
+        InvalidInputError: the value of an option is not accepted.
     """
     split = split_options(root.scheme, options)
     if root.scheme is Scheme.FILE:

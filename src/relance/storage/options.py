@@ -1,11 +1,13 @@
 """Storage options: one spelling of each key, split into what obstore and what pylance take. Pure.
 
 Both libraries sit on the same Rust crate, so a value means the same to both; only the way in differs.
+Lance gets every option, known here or not: it ignores what it does not know. obstore refuses such keys.
 """
 
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -132,6 +134,9 @@ _ALIASES: dict[Scheme, dict[str, str]] = {
     },
 }
 
+_NEAR = 0.8
+"""An unknown key this similar to a known one is probably misspelled."""
+
 _LANCE_NAMES: dict[Scheme, dict[str, str]] = {
     # pylance parses the names of the Rust crate, which are the prefixed ones where the short is taken.
     Scheme.S3: {},
@@ -160,8 +165,10 @@ class SplitOptions:
 def split_options(scheme: Scheme, options: Mapping[str, str]) -> SplitOptions:
     """Return `options` sorted by the place each goes to.
 
+    An unknown key goes to Lance as it is, with a warning if it looks like a slip of the pen.
+
     Raises:
-        InvalidInputError: a key is unknown for this kind of store, or given twice under two names.
+        InvalidInputError: a key is given twice under two names, or a value is not usable.
     """
     plain: dict[str, str] = {}
     for key, value in options.items():
@@ -174,8 +181,8 @@ def split_options(scheme: Scheme, options: Mapping[str, str]) -> SplitOptions:
             raise InvalidInputError(f"storage option {key!r} is set twice with different values")
     return SplitOptions(
         store={k: v for k, v in plain.items() if k in _STORE_KEYS.get(scheme, frozenset())},
-        client={k: v for k, v in plain.items() if k in _CLIENT_KEYS},
-        retry=_retry(plain),
+        client={k: v for k, v in plain.items() if k in _CLIENT_KEYS & known_keys(scheme)},
+        retry=_retry({k: v for k, v in plain.items() if k in known_keys(scheme)}),
         lance=StorageOptions({_LANCE_NAMES.get(scheme, {}).get(k, k): v for k, v in plain.items()}),
     )
 
@@ -190,15 +197,18 @@ def _canonical(scheme: Scheme, key: str) -> str:
     known = known_keys(scheme)
     if name in known:
         return name
-    if not known:
-        raise InvalidInputError(f"unknown storage option {key!r}: {scheme} roots have no storage options")
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known options are {', '.join(sorted(known))}"
-    raise InvalidInputError(f"unknown storage option {key!r} for {scheme}: {hint}")
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
+        warnings.warn(
+            f"storage option {key!r} is unknown for {scheme} and only passed on to Lance; did you mean "
+            f"{near[0]!r}?",
+            UserWarning,
+            stacklevel=2,
+        )
+    return key
 
 
 def known_keys(scheme: Scheme) -> frozenset[str]:
-    """Return the option keys that roots on this kind of store take."""
+    """Return the options that Relance itself uses on this kind of store."""
     if scheme not in _STORE_KEYS:
         return frozenset()
     return _STORE_KEYS[scheme] | _CLIENT_KEYS | _RETRY_KEYS | _LANCE_ONLY_KEYS

@@ -7,8 +7,8 @@ holds it against pylance.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +29,7 @@ class ModelVersion:
     files: tuple[str, ...]
     ours: bool = True
     """Whether the transaction has the property that Relance's lifecycle gives it."""
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def encode_version(version: ModelVersion) -> bytes:
@@ -38,6 +39,7 @@ def encode_version(version: ModelVersion) -> bytes:
         "data": version.data,
         "files": list(version.files),
         "ours": version.ours,
+        **({"properties": dict(version.properties)} if version.properties else {}),
     }
     return json.dumps(fields).encode()
 
@@ -45,7 +47,9 @@ def encode_version(version: ModelVersion) -> bytes:
 def decode_version(body: bytes) -> ModelVersion:
     """Return what a manifest says."""
     fields = json.loads(body)
-    return ModelVersion(fields["token"], fields["data"], tuple(fields["files"]), fields["ours"])
+    return ModelVersion(
+        fields["token"], fields["data"], tuple(fields["files"]), fields["ours"], fields.get("properties", {})
+    )
 
 
 def read_version(storage: ObjectStorage, key: str) -> ModelVersion:
@@ -92,6 +96,21 @@ class ModelTables:
     ) -> None:
         deadline = self._clock.monotonic() + timeout.total_seconds()
         self._put(directory, version, staged.commit, deadline)
+
+    def set_properties(
+        self,
+        directory: str,
+        properties: Mapping[str, str],
+        *,
+        token: str,
+        timeout: timedelta,
+        options: StorageOptions,
+    ) -> None:
+        deadline = self._clock.monotonic() + timeout.total_seconds()
+        newest = list_manifests(self._storage, directory, None)[-1]
+        old = read_version(self._storage, newest.info.key)
+        content = ModelVersion(token, old.data, old.files, properties=dict(properties))
+        self._put(directory, newest.version + 1, content, deadline)
 
     def restore(self, directory: str, version: int, *, token: str, timeout: timedelta) -> None:
         deadline = self._clock.monotonic() + timeout.total_seconds()

@@ -9,7 +9,7 @@ from unittest import mock
 import lance
 import pyarrow as pa
 import pytest
-from tests.support.catalog_manifests import foreign_insert, open_manifest
+from tests.support.catalog_manifests import drop_indexes, foreign_insert, open_manifest
 from tests.support.patches import original, substitute, substituted
 
 from relance.catalog.manifest.row import ObjectType, Row
@@ -60,6 +60,7 @@ def manifest(
     transact(manifest, lambda _: (Change(added=tuple(far)), None))
     transact(manifest, lambda _: (Change(added=(near,)), None))
     append(manifest, "lone")
+    drop_indexes(tmp_path)
     if request.param:
         dataset(manifest).create_scalar_index("object_id", "BTREE", name="object_id_btree")
     return manifest

@@ -12,7 +12,7 @@ import lance
 import pytest
 from lance.namespace import CreateNamespaceRequest
 from lance.namespace import DirectoryNamespace as NativeNamespace
-from tests.support.catalog_manifests import open_manifest
+from tests.support.catalog_manifests import drop_indexes, index_names, open_manifest
 from tests.support.patches import original
 
 from relance.catalog.manifest.row import ObjectType, Row
@@ -43,10 +43,6 @@ def spaces(manifest: LanceManifest) -> list[str]:
 
 def remove_versions(root: Path) -> None:
     lance.dataset(str(root / "__manifest")).cleanup_old_versions(older_than=timedelta(0))
-
-
-def indexes(root: Path) -> list[str]:
-    return sorted(index.name for index in lance.dataset(str(root / "__manifest")).describe_indices())
 
 
 class TestRemovedVersions:
@@ -118,6 +114,24 @@ class TestRemovedVersions:
 
 
 class TestIndexes:
+    def test_manifest_has_its_indexes_from_the_first_commit_on(
+        self, tmp_path: Path, manifest: LanceManifest
+    ) -> None:
+        assert index_names(tmp_path) == ALL_INDEXES
+        add(manifest, *(f"n{number}" for number in range(300)))  # more than one head
+        assert index_names(tmp_path) == ALL_INDEXES
+        assert len(spaces(manifest)) == len(spaces(open_manifest(tmp_path))) == 301
+
+    def test_manifest_is_created_also_when_its_indexes_cannot_be_built(self, tmp_path: Path) -> None:
+        failure = OSError("no space left")
+        with mock.patch.object(lance.LanceDataset, "create_index_uncommitted", side_effect=failure):
+            add(open_manifest(tmp_path), "a")
+        assert index_names(tmp_path) == []
+        add(open_manifest(tmp_path), "b")
+        assert keep_up(open_manifest(tmp_path)).indexes_built
+        assert index_names(tmp_path) == ALL_INDEXES
+        assert spaces(open_manifest(tmp_path)) == ["a", "b"]
+
     @pytest.fixture
     def full(self, manifest: LanceManifest) -> LanceManifest:
         """Return a manifest with files of several sizes, and rows of all kinds."""
@@ -144,16 +158,17 @@ class TestIndexes:
         ]
 
     def test_lookups_agree_with_and_without_indexes(self, tmp_path: Path, full: LanceManifest) -> None:
+        drop_indexes(tmp_path)
         without = self.looks(tmp_path)
         assert [len(look) for look in without] == [86, 111, 3, 1, 3, 3, 600, 0]
-        assert indexes(tmp_path) == []
+        assert index_names(tmp_path) == []
         ahead, report = look_ahead(full), keep_up(full)
         assert sorted(report.indexes_built) == ["base_objects", "object_id", "object_type"]
         assert (ahead.files_merged, sorted(ahead.indexes_built)) == (
             report.files_merged,
             sorted(report.indexes_built),
         )
-        assert indexes(tmp_path) == ALL_INDEXES
+        assert index_names(tmp_path) == ALL_INDEXES
         assert self.looks(tmp_path) == without
         keep_up(full)
         assert self.looks(tmp_path) == without
@@ -165,10 +180,10 @@ class TestIndexes:
         before = self.looks(tmp_path)
         native = NativeNamespace(root=str(tmp_path), manifest_enabled="true", dir_listing_enabled="false")
         native.create_namespace(CreateNamespaceRequest(id=["n"]))
-        assert indexes(tmp_path) == []
+        assert index_names(tmp_path) == []
         assert self.looks(tmp_path) == before
         add(full, "m")
         keep_up(full)
-        assert indexes(tmp_path) == ALL_INDEXES
+        assert index_names(tmp_path) == ALL_INDEXES
         assert self.looks(tmp_path) == before
         assert spaces(full) == ["a", "m", "n"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.catalog_manifests import drop_indexes
 from tests.support.jobs.compaction import quiet_context, quiet_ref, run
 from tests.support.modes import V1, V2
 from tests.support.roots import LocalPlace, S3Place, declare, local_place, names
@@ -32,6 +33,7 @@ def place(tmp_path: Path) -> LocalPlace:
 
 
 def test_manifest_upkeep_dry_run_shows_due_work_and_changes_nothing(place: LocalPlace) -> None:
+    drop_indexes(place.folder)
     files = place.files()
     report = maintain(quiet_ref(place), MaintainManifest(), dry_run=True)
     (result,) = report.results

@@ -245,7 +245,7 @@ class TestV1Tables:
         catalog = lake.open()
         make(catalog, "t", 1, properties={"n": "1"})
         write(v1, "t", 2, mode="append")
-        assert make(v1, "t", 3, mode="overwrite").version == 3
+        assert make(v1, "t", 3, mode="overwrite").version == 4  # the properties are version 2
         drop(v1, "t")
         assert_gone(lake.open(), "t")
         assert len(generations(catalog, "t")) == 1

@@ -208,7 +208,8 @@ class TestCreate:
         assert made.manifest_path.endswith(f"/_versions/{final}")
         row = manifest_rows(root)["t$2"]
         assert (row["object_type"], row["location"]) == ("table_version", None)
-        for part in (f'"manifest_path": "_versions/{final}"', '"manifest_size": "6"', '"by": "me"'):
+        path = f"{directory_of(catalog, 't').name}/_versions/{final}"
+        for part in (f'"manifest_path": "{path}"', '"manifest_size": 6', '"by": "me"'):
             assert part in row["metadata"]
         assert (directory_of(catalog, "t") / "_versions" / final).read_bytes() == b"second"
         assert assert_in_step(catalog, root, "t") == [1, 2]

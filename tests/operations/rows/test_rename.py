@@ -194,7 +194,7 @@ class TestReusedNames:
         assert_gone(lake.open(), "t")
         catalog.undrop_table(["t"])
         assert_whole(lake.open(), "t", 1)
-        assert make(catalog, "t", 2, mode="overwrite").version == 2
+        assert make(catalog, "t", 2, mode="overwrite").version == 3  # its properties are version 2
         drop(catalog, "t", purge="true")
         assert not (lake.folder / place).exists()
         make(catalog, "t", 3)

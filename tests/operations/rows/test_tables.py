@@ -254,7 +254,8 @@ class TestCreateModes(WithNamespace):
         before = lake.files()
         for mode in ("exist_ok", "ExistOk", "EXIST_OK"):
             answer = make(catalog, path, 9, mode=mode)
-            assert (answer.version, answer.properties) == (2, {"n": "1"})
+            # One version for the data, one for the properties, one for the rows appended.
+            assert (answer.version, answer.properties) == (3, {"n": "1"})
             assert answer.location == describe(catalog, path).location
         assert lake.files() == before
 

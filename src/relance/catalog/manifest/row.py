@@ -291,6 +291,11 @@ def preferred(rows: Sequence[Row]) -> Row:
     return min(rows, key=lambda row: (row.has_our_keys, repr(sorted(encode_row(row).items()))))
 
 
+def user_properties(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties among the metadata of a Lance table."""
+    return {key: value for key, value in metadata.items() if not key.startswith(_OURS)}
+
+
 def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     """Return the properties a user sets.
 

@@ -18,7 +18,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import lance
@@ -78,6 +78,13 @@ it was read, as far as they are still there: a commit that comes after upkeep re
 go through and leave rows twice, or be written below the latest version and be lost."""
 COMMIT_TIMEOUT = timedelta(minutes=1)
 """How long a commit may take. Upkeep leaves versions alone for far longer than both together."""
+
+INDEXES = {
+    "object_id": ("BTREE", "object_id_btree"),
+    "object_type": ("BITMAP", "object_type_bitmap"),
+    "base_objects": ("LABEL_LIST", "base_objects_label_list"),
+}
+"""Kind and name of the index of a column."""
 
 _KNOWN_FOR_SECONDS = 10.0
 """Far less than the time upkeep leaves old versions alone."""
@@ -307,7 +314,32 @@ class LanceManifest:
             raise ManifestConflictError("the manifest was created by another client") from failure
         operation = LanceOperation.Overwrite(SCHEMA, fragments)
         # As the first version: if two clients create the manifest at once, one of them does.
-        return self._commit(self.table.uri, Transaction(0, operation, uuid=new_nonce()))
+        landed = self._commit(self.table.uri, Transaction(0, operation, uuid=new_nonce()))
+        return replace(landed, dataset=self._indexed(landed.dataset))
+
+    def _indexed(self, dataset: lance.LanceDataset) -> lance.LanceDataset:
+        """Return the version of a new manifest that has its indexes; all of them come with one commit."""
+        asked = since_boot()
+        try:
+            with manifest_errors(self.options):
+                fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
+                new = [
+                    dataset.create_index_uncommitted(column, kind, name=name, fragment_ids=fragments)
+                    for column, (kind, name) in INDEXES.items()
+                ]
+                operation = LanceOperation.CreateIndex(new_indices=new, removed_indices=[])
+                indexed = lance.LanceDataset.commit(
+                    dataset,
+                    operation,
+                    read_version=int(dataset.version),
+                    max_retries=0,
+                    storage_options=self._lance_options,
+                    commit_timeout=COMMIT_TIMEOUT,
+                )
+        except RelanceError:
+            return dataset  # lookups are right without them, and upkeep builds what is missing
+        self.table.note(indexed, asked)
+        return indexed
 
     def _update(self, read: LanceSnapshot, change: Change) -> _Landed:
         rows = read.find({HEAD_ID, *change.removed, *(row.object_id for row in change.added)})

@@ -17,7 +17,7 @@ from lance.fragment import write_fragments
 
 from relance.catalog.manifest.row import HEAD_ID
 from relance.catalog.manifest.snapshot import LanceSnapshot, in_reader, manifest_errors
-from relance.catalog.manifest.table import LanceManifest
+from relance.catalog.manifest.table import INDEXES, LanceManifest
 from relance.errors import ConcurrentModificationError, RelanceError
 
 _FULL_ROWS = 100_000
@@ -34,12 +34,6 @@ KEEP_VERSIONS_FOR = timedelta(minutes=30)
 based on it can take effect, whatever clock is ahead: 15 s, a minute for the commit, 15 minutes for which
 a store carries out a signed request, 5 minutes of clock skew. table.READ_FOR_SECONDS tells what happens
 otherwise."""
-
-_INDEXES = {
-    "object_id": ("BTREE", "object_id_btree"),
-    "object_type": ("BITMAP", "object_type_bitmap"),
-    "base_objects": ("LABEL_LIST", "base_objects_label_list"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +83,7 @@ def look_ahead(manifest: LanceManifest, *, keep_versions_for: timedelta = KEEP_V
     assert dataset is not None  # a manifest is never removed
     with manifest_errors(manifest.options):
         there = {index.field_names[0]: index for index in dataset.describe_indices()}
-        missing = tuple(column for column in _INDEXES if column not in there)
+        missing = tuple(column for column in INDEXES if column not in there)
         indexed = [index.num_rows_indexed for column, index in there.items() if column == "object_id"]
         unindexed = max(dataset.count_rows() - indexed[0], 0) if indexed else 0
         removed = dataset.explain_cleanup_old_versions(older_than=keep_versions_for).stats
@@ -150,9 +144,9 @@ def _refresh_indexes(manifest: LanceManifest) -> tuple[tuple[str, ...], int]:
     try:
         with manifest_errors(manifest.options):
             there = {index.field_names[0]: index for index in dataset.describe_indices()}
-            missing = tuple(column for column in _INDEXES if column not in there)
+            missing = tuple(column for column in INDEXES if column not in there)
             for column in missing:
-                kind, name = _INDEXES[column]
+                kind, name = INDEXES[column]
                 dataset.create_scalar_index(column, kind, name=name, replace=True)
             unindexed = 0
             if "object_id" in there:

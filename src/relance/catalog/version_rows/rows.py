@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from relance.catalog.layout import (
     ManifestFile,
@@ -16,7 +17,7 @@ from relance.catalog.manifest.row import ObjectType, Row, check_properties
 from relance.catalog.manifest.store import Snapshot
 from relance.errors import InvalidInputError
 from relance.identifiers import DELIMITER, TableId
-from relance.locations import VERSIONS_DIRECTORY
+from relance.locations import RESERVED_FILE, VERSIONS_DIRECTORY
 
 _PATH = "manifest_path"
 _SIZE = "manifest_size"
@@ -42,10 +43,19 @@ class StagedVersion:
     scheme: NamingScheme
     metadata: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def settled_keys(self) -> list[str]:
+        """What is removed once the version is there: what was staged; with the first one, the reservation."""
+        staged = [self.staging] if self.staging != self.target else []
+        return [*staged, *([f"{self.directory}/{RESERVED_FILE}"] if self.version == 1 else [])]
+
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """The row of one version; paths in it are relative to the table, so that it can be renamed and moved."""
+    """The row of one version; the path in it is relative to the root, as the location of its table is.
+
+    Of a path only the name counts here: a table can be renamed, and other clients write other paths.
+    """
 
     manifest_row: Row
 
@@ -89,6 +99,11 @@ class VersionRow:
         """Return the row that leads to the final file."""
         return self._with(**_facts(file))
 
+    def copied_to(self, directory: str) -> VersionRow:
+        """Return the row of the same version of a copy of the table."""
+        metadata = {key: value for key, value in self.manifest_row.metadata.items() if key != _E_TAG}
+        return VersionRow(replace(self.manifest_row, metadata={**metadata, _PATH: self.key(directory)}))
+
     def deleting(self) -> VersionRow:
         """Return the row of a version that is no more, and whose file is still to go."""
         return self._with(**{_DELETING: "true"})
@@ -98,7 +113,7 @@ class VersionRow:
         scheme = self.manifest_row.metadata.get(_SCHEME)
         return NamingScheme.V1 if scheme in ("V1", "v1") else NamingScheme.V2
 
-    def _with(self, **values: str) -> VersionRow:
+    def _with(self, **values: Any) -> VersionRow:
         return VersionRow(replace(self.manifest_row, metadata={**self.manifest_row.metadata, **values}))
 
 
@@ -106,10 +121,10 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _facts(file: ManifestFile) -> dict[str, str]:
+def _facts(file: ManifestFile) -> dict[str, Any]:
     name = _name(file.info.key)
     scheme = NamingScheme.V2 if name == file_name(file.version, NamingScheme.V2) else NamingScheme.V1
-    facts = {_PATH: f"{VERSIONS_DIRECTORY}/{name}", _SIZE: str(file.info.size), _SCHEME: scheme.value}
+    facts = {_PATH: file.info.key, _SIZE: file.info.size, _SCHEME: scheme.value}
     return {**facts, _E_TAG: file.info.e_tag} if file.info.e_tag else facts
 
 
@@ -122,8 +137,8 @@ def staged_row(new: StagedVersion) -> VersionRow:
     """Return the row of a version whose manifest is staged."""
     metadata = {
         **new.metadata,
-        _PATH: f"{VERSIONS_DIRECTORY}/{_name(new.staging)}",
-        _SIZE: str(len(new.body)),
+        _PATH: new.staging,
+        _SIZE: len(new.body),
         _SCHEME: new.scheme.value,
     }
     return VersionRow(Row(row_id(str(new.table_id), new.version), ObjectType.VERSION, None, metadata))

@@ -21,7 +21,6 @@ from relance.lance_io import lance_errors
 from relance.locations import table_directory
 from relance.operations.fields import fields_of_table
 from relance.operations.lifecycle import create_namespace
-from relance.operations.requests import refuse_properties
 from relance.operations.targets import open_for_writing
 
 JOB_MARK = "relance.job"
@@ -99,8 +98,6 @@ def plan_write(context: Context, request: WriteRequest) -> WritePlan:
         TableSchemaValidationError: the rows do not fit.
     """
     table_id = table_id_of(context, request.parts)
-    if context.manifest is None:
-        refuse_properties(dict(request.properties), what="a write")
     status = table_status(context, table_id)
     if isinstance(status, Exists):
         if not find_table(context, table_id).is_only_declared(context.storage):
