@@ -529,7 +529,7 @@ def control_of(row: Row) -> Control | None:
         InvalidTableStateError: it cannot be understood.
     """
     text = row.control_text
-    return None if text is None else decode_control(text.encode(), name=row.original_id)
+    return None if text is None else decode_control(text.encode(errors="replace"), name=row.original_id)
 
 
 def same_row(snapshot: Snapshot, seen: Row) -> Row:

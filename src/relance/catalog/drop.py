@@ -351,12 +351,13 @@ def _drop_row(context: Context, table_id: TableId, ttl: timedelta | None) -> Dro
         snapshot.get([str(table_id), *_ids_above(table_id.parts), DROPPED_PREFIX + deletion_id])
         row = require_row(context, snapshot, table_id)
         refuse_protected(row)
+        directory = require_directory(row)
         retention = ttl if ttl is not None else ttl_of(context, snapshot, row)
         # Refused before the store is asked for its time, which may write a file.
         drop_properties(deletion_id, context.clock.now(), retention)
         deleted_at = context.store_now()
         control = row_deletion(deletion_id, deleted_at, retention)
-        dropped = Dropped(row.location or "", row.properties, deletion_id, deleted_at, retention)
+        dropped = Dropped(directory, row.properties, deletion_id, deleted_at, retention)
         return move_row(snapshot, row, row.dropped(deletion_id, control_text(control))), dropped
 
     return transact(manifest, plan)

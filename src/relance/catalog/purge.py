@@ -50,17 +50,19 @@ from relance.catalog.layout import (
 )
 from relance.catalog.manifest.row import ObjectType, Row
 from relance.catalog.manifest.store import Change, Snapshot
-from relance.catalog.register import check_directory
 from relance.catalog.rename import decide
 from relance.catalog.resolve import (
     Generation,
     NameState,
+    Unreadable,
     all_generations,
     fence_is_up,
     generation_at_home,
     generation_of_row,
     is_expired,
+    look_for_dropped,
     not_found,
+    period_end,
     require_directory,
     state_of_name,
 )
@@ -89,6 +91,7 @@ from relance.errors import (
     RelanceError,
     TableNotFoundError,
 )
+from relance.foreign_json import parse_json
 from relance.identifiers import TableId, why_unusable
 from relance.locations import TABLE_SUFFIX, VERSION_HINT, VERSIONS_DIRECTORY
 from relance.storage.at_once import map_at_once
@@ -344,15 +347,20 @@ def _hint_written(context: Context, directory: str, inside: Inside) -> datetime 
     return None if modified is None else context.clock.at_store(modified)
 
 
-def too_early(context: Context, generation: Generation, written: datetime | None) -> InvalidTableStateError:
+class NotDueError(InvalidTableStateError):
+    """A purge has nothing to do: the table is live, its period did not end, or others use its files."""
+
+
+def too_early(context: Context, generation: Generation, written: datetime | None) -> NotDueError:
     """Return the error for a table whose retention period did not end."""
     status = generation.status(context)
     when = status.purge_after.strftime("%Y-%m-%d %H:%M:%S UTC") if status.purge_after else "never"
     because = ""
     if written is not None and generation.dropped_at is not None and written > generation.dropped_at:
-        when = (written + generation.ttl(context)).strftime("%Y-%m-%d %H:%M:%S UTC")
+        due = period_end(written, generation.ttl(context))
+        when = due.strftime("%Y-%m-%d %H:%M:%S UTC") if due is not None else "never"
         because = " (another client wrote to it after the drop, which restarts the period)"
-    return InvalidTableStateError(
+    return NotDueError(
         f"table id '{generation.table_id}' can be undropped until {when}{because}: purge it after that, "
         "or pass force=True to purge it now"
     )
@@ -370,7 +378,7 @@ def _refuse_shared(context: Context, snapshot: Snapshot | None, directory: str, 
         if row.is_home and row.original_id == table_id.name:
             continue
         first = ": purge that one first" if row.is_dropped else ""
-        raise InvalidTableStateError(
+        raise NotDueError(
             f"nothing was purged: the files of table id '{table_id}' at '{directory}' also belong to "
             f"'{row.original_id}' (location '{row.location}'){first}"
         )
@@ -391,7 +399,7 @@ def _row_ready(context: Context, generation: Generation, *, force: bool, count_t
         if control.state is not State.PURGING and not force and not is_expired(context, generation):
             raise too_early(context, generation, None)
         return Ready(generation, Inside((), 0), None, keeps_files=True)
-    directory = check_directory(require_directory(row))
+    directory = require_directory(row)
     written = _newest_write(context, directory)
     if control.state is not State.PURGING:
         if generation.dropped_at is None:
@@ -587,9 +595,7 @@ def _look_again(context: Context, table: _Held) -> None:
         if home.marker is None and still_there and not _was_strict(context, control):
             claim.swap(cleared(undid=control.id))
             table.fail(
-                InvalidTableStateError(
-                    f"table id '{claim.name}' was undropped by another client; nothing was purged"
-                )
+                NotDueError(f"table id '{claim.name}' was undropped by another client; nothing was purged")
             )
         elif fresh and younger and still_there:
             claim.swap(_given_back(control))
@@ -924,10 +930,10 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
     raise not_found(context, state)
 
 
-def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> InvalidTableStateError:
+def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> NotDueError:
     deregistered = home is not None and home.is_live and home.deregistered
     state = "deregistered, not dropped" if deregistered else "live"
-    return InvalidTableStateError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
+    return NotDueError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
 
 
 def purge_generations(
@@ -973,7 +979,7 @@ def recover_trash(context: Context) -> list[str]:
 
     def may_delete(prefix: str, record: str) -> bool:
         try:
-            fields = json.loads(record)
+            fields = parse_json(record)
             marked = read_control(context, fields["name"])
         except (ValueError, TypeError, KeyError, RelanceError):
             return False
@@ -1027,8 +1033,10 @@ def purge_tables(
         require_moment(deleted_before, what="deleted_before")
     results: list[PurgeResult] = []
     chosen: list[Generation] = []
+    unreadable: list[Unreadable] = []
     if table_ids is None:
-        chosen = [each for each in all_generations(context, abandoned=True) if is_due(context, each)]
+        dropped, unreadable = look_for_dropped(context, abandoned=True)
+        chosen = [each for each in dropped if is_due(context, each)]
         if not dry_run:
             chosen = [each for each in chosen if _still_dropped(context, each)]
     for table_id in table_ids or ():
@@ -1044,9 +1052,8 @@ def purge_tables(
         results += purge_generations(context, chosen, options)
     if table_ids is None:
         # Written to since: it is not due after all, which is no failure of a purge of everything.
-        results = [
-            each for each in results if not isinstance(each.error, InvalidTableStateError) or each.left
-        ]
+        results = [each for each in results if not isinstance(each.error, NotDueError) or each.left]
+        results += [PurgeResult(each.id, error=each.error, dry_run=dry_run) for each in unreadable]
         if not dry_run:
             _purge_namespaces(context, deleted_before, options)
             settle_visible(context)
@@ -1132,8 +1139,9 @@ def list_purgable(context: Context, deleted_before: datetime | None) -> list[Gen
             continue
         if deleted_before is not None and not _dropped_before(generation, deleted_before):
             continue
-        if is_expired(context, generation, _newest_write(context, generation.directory)):
-            due.append(generation)
+        with suppress(TableNotFoundError):  # its row leads nowhere: scrub() reports it
+            if is_expired(context, generation, _newest_write(context, generation.directory)):
+                due.append(generation)
     return due
 
 

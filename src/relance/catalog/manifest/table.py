@@ -36,7 +36,6 @@ from relance.catalog.manifest.cache import (
 )
 from relance.catalog.manifest.row import HEAD_ID, ObjectType, Row, encode_row, preferred
 from relance.catalog.manifest.schema import (
-    MANIFEST_DIRECTORY,
     SCHEMA,
     check_flags,
     check_schema,
@@ -63,7 +62,7 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.lance_io import lance_errors, open_at, transaction_at
-from relance.locations import VERSIONS_DIRECTORY
+from relance.locations import MANIFEST_DIRECTORY, VERSIONS_DIRECTORY
 from relance.storage.protocol import ObjectStorage
 
 HEAD_ROWS = 256
