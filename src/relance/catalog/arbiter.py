@@ -666,6 +666,22 @@ class Claim:
         swap_row(self.context, self.row, lambda snapshot, row: move_row(snapshot, row, changed))
         self.row = changed
 
+    def reread(self) -> bool:
+        """Read the claim as it is now, also when the last change of it got no response; False: it is lost."""
+        if self.row is None:
+            marked = read_control(self.context, self.name)
+            if marked is None or marked.control.token != self.token:
+                return False
+            self.marked = marked
+            return True
+        manifest = self.context.require_manifest(to_do="changing a row")
+        row = manifest.latest().get([self.row.object_id]).get(self.row.object_id)
+        control = None if row is None else control_of(row)
+        if control is None or control.token != self.token:
+            return False
+        self.row = row
+        return True
+
     def is_held(self) -> bool:
         """Look whether the claim is still in the arbiter."""
         if self.marked is not None:
