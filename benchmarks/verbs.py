@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import perf_counter
@@ -54,8 +54,12 @@ def _times(call: Callable[[str], object], names: list[str]) -> Sample:
     return Sample(tuple(times))
 
 
+def _joined(samples: Iterable[Sample]) -> Sample:
+    return Sample(tuple(seconds for sample in samples for seconds in sample.values))
+
+
 def verbs_on_local_disk() -> Iterator[Result]:
-    """Measure each verb in each mode; ours and native take turns, verb by verb."""
+    """Measure each verb in each mode; ours and native take turns, table by table."""
     for mode, properties in MODES.items():
         with temporary_root() as root, temporary_root() as other:
             ours = relance.DirectoryNamespace(clock=None, root=root, **properties)
@@ -72,7 +76,16 @@ def _verbs(mode: str, ours: relance.DirectoryNamespace, native: Any) -> Iterator
         return Result(f"{what}, {mode}", Unit.SECONDS, mine, peer, target, by_median=True)
 
     def both(call: Callable[[Any, str], object]) -> tuple[Sample, Sample]:
-        return _times(lambda name: call(ours, name), names), _times(lambda name: call(native, name), names)
+        """Take turns table by table, so that other work on the machine slows both alike."""
+        pairs = [
+            (
+                _times(lambda table: call(ours, table), [name]),
+                _times(lambda table: call(native, table), [name]),
+            )
+            for name in names
+        ]
+        mine, peer = zip(*pairs, strict=True)
+        return _joined(mine), _joined(peer)
 
     mine, created = both(lambda catalog, name: catalog.create_table(CreateTableRequest(id=[name]), data))
     yield result("create_table", mine, created)
@@ -86,13 +99,14 @@ def _verbs(mode: str, ours: relance.DirectoryNamespace, native: Any) -> Iterator
     yield result(
         "table_exists", *both(lambda catalog, name: catalog.table_exists(TableExistsRequest(id=[name])))
     )
-    overwrite = [lambda name: ours.create_table(CreateTableRequest(id=[name], mode="overwrite"), data)]
-    if mode != "V1":  # where native refuses it
-        overwrite.append(
-            lambda name: native.create_table(CreateTableRequest(id=[name], mode="overwrite"), data)
-        )
-    samples = [_times(call, names) for call in overwrite]
-    yield result("create_table, overwrite", samples[0], samples[1] if len(samples) > 1 else None)
+
+    def overwrite(catalog: Any, name: str) -> object:
+        return catalog.create_table(CreateTableRequest(id=[name], mode="overwrite"), data)
+
+    if mode == "V1":  # where native refuses it
+        yield result("create_table, overwrite", _times(lambda name: overwrite(ours, name), names), None)
+    else:
+        yield result("create_table, overwrite", *both(overwrite))
     mine, dropped = both(lambda catalog, name: catalog.drop_table(DropTableRequest(id=[name])))
     yield result("drop_table", mine, dropped)
     yield result("undrop_table", _times(lambda name: ours.undrop_table([name]), names), None)

@@ -72,3 +72,13 @@ def test_links_between_documents_resolve(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
         if "://" not in target:
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize(
+    "document", [*DOCUMENTS, *sorted((REPOSITORY / "design").glob("*.md"))], ids=lambda path: path.name
+)
+def test_modules_that_a_page_names_exist(document: Path) -> None:
+    named = re.findall(r"(?:\b\w+/)*\w+\.py\b", document.read_text())
+    paths = [path.as_posix() for folder in ("src", "tests") for path in (REPOSITORY / folder).rglob("*.py")]
+    ours = [name for name in named if name.startswith(("src/", "tests/", "relance/", "test_"))]
+    assert [name for name in ours if not any(path.endswith(f"/{name}") for path in paths)] == []

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.scenarios import tables
+from tests.support.scenarios.cases import Case
 from tests.support.scenarios.guards import GUARDS, Guard
 
-from relance.testing.explorer import explore
+from relance.testing.explorer import Scenario, explore
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(900)]
 
 _MOST_STATES = 150_000
 
 
+def _scenario(case: Case | tables.Case) -> Scenario:
+    return case.scenario() if isinstance(case, tables.Case) else case.scenario(compares=False)
+
+
 def _violations(guard: Guard) -> list[str]:
     found = []
     for case in guard.cases:
-        scenario = case.scenario(compares=False)  # made before: its beginning is as it should be
+        scenario = _scenario(case)  # made before: its beginning is as it should be
         with guard.switched_off():
             result = explore(scenario, case.budget, most_states=_MOST_STATES)
         if result.violation is not None:

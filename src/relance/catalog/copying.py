@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from relance.catalog.arbiter import home_rows
+from relance.catalog.arbiter import SwapLostError, home_rows, is_same
 from relance.catalog.context import Context
-from relance.catalog.layout import version_of
+from relance.catalog.layout import read_control, version_of
 from relance.catalog.manifest.row import ObjectType, Row
 from relance.catalog.resolve import Generation, insert_row, new_directory
-from relance.errors import KeyNotFoundError, RelanceError
+from relance.errors import KeyNotFoundError, OutcomeUnknownError, RelanceError
 from relance.identifiers import TableId
 from relance.locations import DEREGISTERED_FILE, RESERVED_FILE, VERSION_HINT, VERSIONS_DIRECTORY
 from relance.storage.at_once import map_at_once
@@ -98,6 +98,7 @@ def show_copy(
     Raises:
         TableAlreadyExistsError: the new name is taken.
         NamespaceNotFoundError: its namespace does not exist.
+        SwapLostError: the drop ended while the files were copied; nothing was shown.
     """
     directory = new_directory(target)
     row = replace(_home_row(context, generation).restored(str(target)), location=directory)
@@ -105,7 +106,13 @@ def show_copy(
         copied: set[str] = set()
         while copy_directory(context, generation.directory, directory, copied=copied, progress=progress):
             progress = None
+        # A purge may have deleted files before they were copied, a create may have written a version.
+        marked = generation.home.marked if generation.home is not None else None
+        if not is_same(read_control(context, generation.name), marked):
+            raise SwapLostError(f"table id '{generation.table_id}' was changed by another client")
         insert_row(context, row)
+    except OutcomeUnknownError:
+        raise  # the row may be there, or come late
     except RelanceError:
         remove_copy(context, directory)
         raise

@@ -469,25 +469,40 @@ def _undrop_once(
     if generation.row is not None:
         _undrop_row(context, generation.row, target)
         return Exists(tuple(target.parts))
+    home = generation.home
+    assert home is not None  # it has no row of its own
     if target == table_id:
-        assert generation.home is not None  # it has no row of its own
-        return _undrop_home(context, table_id, state.snapshot, generation.home, lease)
-    show_copy(context, generation, target)
+        return _undrop_home(context, table_id, state.snapshot, home, lease)
+    if state_of(home.marked) is State.REVIVING:
+        with suppress(SwapLostError):
+            end_create(context, home)
+        return None
+    if home.situation is not Situation.DROPPED:
+        raise not_found(context, NameState(table_id, state.snapshot, None, home, ()))
+    try:
+        show_copy(context, generation, target)
+    except SwapLostError:
+        return None
     return Exists(tuple(target.parts))
 
 
 def chosen_generation(context: Context, state: NameState, deletion_id: str | None) -> Generation:
     """Return the newest dropped generation of a name, or the one that is asked for.
 
+    One that a purge has claimed is passed over, unless there is no other.
+
     Raises:
         TableNotFoundError: there is none.
         TableAlreadyExistsError: the table is not dropped.
     """
     chosen = [each for each in state.dropped if deletion_id in {None, each.deletion_id}]
+    left = [each for each in chosen if each.control.state is not State.PURGING]
+    if left:
+        return left[-1]
+    if state.visible and (deletion_id is None or not state.dropped):
+        raise TableAlreadyExistsError(f"table id '{state.table_id}' is not dropped")
     if chosen:
         return chosen[-1]
     if state.dropped:
         raise TableNotFoundError(f"table id '{state.table_id}' has no drop with deletion id '{deletion_id}'")
-    if state.visible:
-        raise TableAlreadyExistsError(f"table id '{state.table_id}' is not dropped")
     raise not_found(context, state)

@@ -135,7 +135,9 @@ def _rename_home(
         return False
     try:
         while copy_directory(context, home.directory, directory, copied=copied):
-            pass  # a version landed between the copy and the drop
+            # A version landed between the copy and the drop, or a create over the drop wrote one.
+            if not is_same(read_control(context, name), deleted):
+                raise _undone(name)
         _show(context, table_id, row, deleted, snapshot)
     except OutcomeUnknownError:
         raise  # the row may be there: an undrop or a purge run decides
@@ -211,7 +213,7 @@ def _show(context: Context, table_id: TableId, row: Row, deleted: Marked, snapsh
         if snapshot is None:
             snapshot = manifest.latest()
             if not is_same(read_control(context, name), deleted):
-                raise ConcurrentModificationError(f"table id '{name}' was undropped while it was renamed")
+                raise _undone(name)
         change = free_name(context, snapshot, row.parts, row)
         removed, added = list(change.removed), list(change.added)
         old_rows = home_rows(snapshot, name)
@@ -239,6 +241,12 @@ def _show(context: Context, table_id: TableId, row: Row, deleted: Marked, snapsh
 _COMMITS = 100
 
 
+def _undone(name: str) -> ConcurrentModificationError:
+    return ConcurrentModificationError(
+        f"table id '{name}' was undropped or created again by another client while it was renamed; retry"
+    )
+
+
 def take_back(context: Context, name: str, deleted: Marked) -> None:
     """Undo the drop of a rename that did not happen: the marker first, then the arbiter, then the row.
 
@@ -262,7 +270,10 @@ def decide(context: Context, name: str, marked: Marked) -> bool:
     Raises:
         RelanceError: another client was faster.
     """
-    manifest, control = context.require_manifest(to_do="ending a rename"), marked.control
+    manifest = context.require_manifest(to_do="ending a rename")
+    # First a body of our own, with the same time: a rename that is only slow must not plan its commit again.
+    control = replace(marked.control, nonce=new_nonce(), since=marked.time)
+    claim = swap_file(context, name, control, over=marked)
 
     def plan(snapshot: Snapshot) -> tuple[Change, bool]:
         happened = bool(snapshot.sharing([control.at]))
@@ -271,8 +282,7 @@ def decide(context: Context, name: str, marked: Marked) -> bool:
 
     if transact(manifest, plan):
         # The old name was dropped when the rename said so, not now.
-        plain = replace(control, nonce=new_nonce(), since=marked.time, to="", at="")
-        swap_file(context, name, plain, over=marked)
+        swap_file(context, name, replace(control, nonce=new_nonce(), to="", at=""), over=claim)
         return True
-    take_back(context, name, marked)
+    take_back(context, name, claim)
     return False

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from tests.support.calls import assert_gone, assert_whole, drop, make, spaces
+from tests.support.calls import assert_gone, assert_whole, drop, generations, make, spaces
+from tests.support.codes import TABLE_EXISTS, TABLE_NOT_FOUND
 from tests.support.failures import interrupt
 from tests.support.lakes import Lake
 from tests.support.modes import V1
-from tests.support.patches import substitute
+from tests.support.patches import original, substitute
+from tests.support.roots import refused
 
 from relance.catalog.purge import PurgeProgress
 
@@ -71,6 +75,46 @@ def test_failing_progress_callback_stops_a_purge_that_another_can_finish_at_once
     lake.open().purge_table(path.split("/"), force=True)
     make(lake.open(), path, 2)
     assert_whole(lake.open(), path, 2)
+
+
+def test_undrop_passes_over_a_generation_that_is_being_purged(lake: Lake) -> None:
+    catalog = lake.open()
+    spaces(catalog, "a")
+    make(catalog, "a/t", 1)
+    drop(catalog, "a/t")
+
+    def fail(progress: PurgeProgress) -> None:
+        raise ValueError(progress.files)
+
+    with pytest.raises(ValueError, match=r"\d"):
+        catalog.purge_table(["a", "t"], force=True, progress=fail)
+    with refused(TABLE_NOT_FOUND):
+        catalog.undrop_table(["a", "t"])
+    make(catalog, "a/t", 2)
+    with refused(TABLE_EXISTS):
+        catalog.undrop_table(["a", "t"])
+    deletion_id = drop(catalog, "a/t")["deletion_id"]
+    catalog.undrop_table(["a", "t"])
+    assert_whole(lake.open(), "a/t", 2)
+    assert deletion_id not in generations(catalog, "a/t")
+
+
+def test_undrop_under_another_name_refuses_a_table_that_is_being_purged(
+    compatible: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, other = compatible.open(), compatible.open()
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    real = original("purge.purge_claimed")
+
+    def meanwhile(*arguments: Any) -> None:
+        with refused(TABLE_NOT_FOUND):
+            other.undrop_table(["t"], new_id=["u"])
+        real(*arguments)
+
+    substitute(monkeypatch, "purge.purge_claimed", meanwhile)
+    assert catalog.purge_table(["t"], force=True).purged
+    assert_gone(compatible.open(), "u")
 
 
 def test_interrupted_create_in_v1_mode_frees_the_name(

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.support.patches import original, substituted
+from tests.support.scenarios import tables
 from tests.support.scenarios.cases import LOST, NO_FAULT, PAIR, Case, case, chain
+from tests.support.scenarios.tables import DROPPED, LIVE, NAMESPACED, ROOT
 
-from relance.catalog.arbiter import ATTEMPTS, Lease, home_state, is_same
+from relance.catalog.arbiter import ATTEMPTS, Lease, begin_lease, home_state, is_same
 from relance.catalog.layout import Bodies, inspect_name, read_control
 from relance.catalog.manifest.store import ManifestConflictError
 from relance.catalog.resolve import Found
@@ -27,7 +29,7 @@ class Guard:
 
     name: str
     off: Off
-    cases: tuple[Case, ...]
+    cases: tuple[Case | tables.Case, ...]
 
     @contextmanager
     def switched_off(self) -> Iterator[None]:
@@ -327,6 +329,35 @@ def _without_lease() -> dict[str, Any]:
     return {"guard.begin_lease_of_purge": _endless, "guard.still_ours": lambda self: self.result is None}
 
 
+def _without_lease_from_before() -> dict[str, Any]:
+    real = original("guard.claim_of_purge")
+
+    def claim(context: Any, name: str, lease: Lease, *claimed: Any) -> Any:
+        return real(context, name, begin_lease(context), *claimed)
+
+    return {"guard.claim_of_purge": claim}
+
+
+def _without_same_row() -> dict[str, Any]:
+    def any_row(snapshot: Any, seen: Any) -> Any:
+        row = snapshot.get([seen.object_id]).get(seen.object_id)
+        if row is None:
+            raise ConcurrentModificationError("gone")
+        return row
+
+    return {"guard.same_row": any_row, "guard.same_row_in_undrop": any_row}
+
+
+def _without_decision_first() -> dict[str, Any]:
+    real = original("rename.swap_file")
+
+    def swap_file(context: Any, name: str, control: Any, *, over: Any) -> Any:
+        decides = control.to and over is not None and over.control.to
+        return over if decides else real(context, name, control, over=over)
+
+    return {"rename.swap_file": swap_file}
+
+
 def _without_read_back() -> dict[str, Any]:
     def own_version(storage: Any, key: str, body: bytes, doubt: Any) -> Any:
         raise doubt
@@ -555,21 +586,58 @@ GUARDS = (
             ),
         ),
     ),
-)
-"""Not needed for safety: it turns answers in doubt into definite ones."""
-
-EXTRA = (
     Guard(
-        "same-row",
-        lambda: {"guard.same_row": _any_row},
-        (),
+        "lease from before the claim was sent",
+        _without_lease_from_before,
+        (
+            case(
+                "dropped",
+                "purge/1",
+                "purge/1",
+                "create/1/b",
+                budget=LOST,
+                ticks=1,
+                after=((2, 1),),
+                stalled=((0, "replace", ".control"),),
+            ),
+        ),
+    ),
+    Guard(
+        "body-last",
+        lambda: {"guard.read_listed": lambda context, name, listed: read_control(context, name)},
+        (case("late M", "purge/1", "drop/c", budget=NO_FAULT),),
+    ),
+    Guard(
+        "nonce in a row's claim",
+        _without_same_row,
+        (
+            tables.Case(NAMESPACED, DROPPED, ("undrop t", "purge t"), NO_FAULT),
+            tables.Case(NAMESPACED, DROPPED, ("create t b", "undrop t"), NO_FAULT),
+        ),
+    ),
+    Guard(
+        "look at the manifest after a commit that was not the next version",
+        lambda: {"guard.require_undisturbed": lambda *arguments: None},
+        (tables.Case(NAMESPACED, DROPPED, ("undrop t", "insert t"), NO_FAULT),),
+    ),
+    Guard(
+        "look at the arbiter after copying for an undrop",
+        lambda: {"guard.is_same_in_copy": lambda one, other: True},
+        (
+            tables.Case(ROOT, DROPPED, ("undrop t u", "purge t"), NO_FAULT),
+            tables.Case(ROOT, DROPPED, ("undrop t u", "create t b"), NO_FAULT),
+        ),
+    ),
+    Guard(
+        "look at the arbiter after copying for a rename",
+        lambda: {"guard.is_same_in_rename": lambda one, other: True},
+        (tables.Case(ROOT, LIVE, ("rename t u", "create t b"), NO_FAULT),),
+    ),
+    Guard(
+        "own body before a rename is decided",
+        _without_decision_first,
+        (tables.Case(ROOT, LIVE, ("rename t u", "purge t"), NO_FAULT),),
     ),
     Guard("read-back", _without_read_back, (case("live", "drop/c", "undrop/c", budget=PAIR),)),
 )
-
-
-def _any_row(snapshot: Any, seen: Any) -> Any:
-    row = snapshot.get([seen.object_id]).get(seen.object_id)
-    if row is None:
-        raise ConcurrentModificationError("gone")
-    return row
+"""Those of the format page, and those of rows and renames."""

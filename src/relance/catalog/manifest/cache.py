@@ -115,6 +115,17 @@ class _Rows:
         return places
 
     @cached_property
+    def known(self) -> dict[int, Row]:
+        """What was read so far, by place."""
+        return {}
+
+    def row(self, place: int) -> Row:
+        row = self.known.get(place)
+        if row is None:
+            row = self.known[place] = decode_row(self.table.slice(place, 1).to_pylist()[0])
+        return row
+
+    @cached_property
     def ids(self) -> FileIds:
         return sort_ids(self.table.select(COLUMNS))
 
@@ -130,7 +141,7 @@ class SmallFile:
         """Yield the rows with this id and their places."""
         for place in self.all_rows.places.get(object_id, ()):
             if place not in self.deleted:
-                yield decode_row(self.all_rows.table.slice(place, 1).to_pylist()[0]), place
+                yield self.all_rows.row(place), place
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -145,8 +156,7 @@ class SmallFile:
         begins = pc.starts_with(self.all_rows.table["object_id"], prefix)
         for place in pc.indices_nonzero(begins).to_pylist():
             if place not in self.deleted:
-                row = decode_row(self.all_rows.table.slice(place, 1).to_pylist()[0])
-                yield Located(row, fragment, place)
+                yield Located(self.all_rows.row(place), fragment, place)
 
     @property
     def names(self) -> FileNames:

@@ -76,6 +76,7 @@ class LanceSnapshot:
         self._cache = files
         self._options = options
         self._by_query: dict[str, list[Located]] = {}
+        self._by_id: dict[str, Row | None] = {}
 
     @property
     def version(self) -> int:
@@ -86,7 +87,14 @@ class LanceSnapshot:
         return {} if self.dataset is None else dict(self.dataset.metadata)
 
     def get(self, ids: Iterable[str]) -> dict[str, Row]:
-        return {row.object_id: row for row in _one_per_id(self.find(ids))}
+        wanted, known = list(ids), self._by_id
+        unknown = [object_id for object_id in wanted if object_id not in known]
+        if unknown:
+            rows = {row.object_id: row for row in _one_per_id(self.find(unknown))}
+            if len(known) > _MOST_KNOWN:
+                known = self._by_id = {object_id: known.get(object_id) for object_id in wanted}
+            known.update((object_id, rows.get(object_id)) for object_id in unknown)
+        return {object_id: row for object_id in wanted if (row := known[object_id]) is not None}
 
     def find(self, ids: Iterable[str]) -> list[Located]:
         """Return all rows with these ids and where they lie."""
@@ -100,7 +108,8 @@ class LanceSnapshot:
 
     def _in_small_files(self, object_id: str) -> Iterator[Located]:
         for fragment, file in self._files.small.items():
-            yield from (Located(row, fragment, offset) for row, offset in file.find(object_id))
+            if object_id in file.all_rows.places:
+                yield from (Located(row, fragment, place) for row, place in file.find(object_id))
 
     def _in_large_files(self, ids: Sequence[str]) -> dict[str, list[Located]]:
         """Return what is there under each id, also when that is nothing."""
