@@ -354,11 +354,7 @@ def _hint_written(context: Context, directory: str, inside: Inside) -> datetime 
     return None if modified is None else context.clock.at_store(modified)
 
 
-class NotDueError(InvalidTableStateError):
-    """A purge has nothing to do: the table is live, its period did not end, or others use its files."""
-
-
-def too_early(context: Context, generation: Generation, written: datetime | None) -> NotDueError:
+def too_early(context: Context, generation: Generation, written: datetime | None) -> InvalidTableStateError:
     """Return the error for a table whose retention period did not end."""
     status = generation.status(context)
     when = status.purge_after.strftime("%Y-%m-%d %H:%M:%S UTC") if status.purge_after else "never"
@@ -367,7 +363,7 @@ def too_early(context: Context, generation: Generation, written: datetime | None
         due = period_end(written, generation.ttl(context))
         when = due.strftime("%Y-%m-%d %H:%M:%S UTC") if due is not None else "never"
         because = " (another client wrote to it after the drop, which restarts the period)"
-    return NotDueError(
+    return InvalidTableStateError(
         f"table id '{generation.table_id}' can be undropped until {when}{because}: purge it after that, "
         "or pass force=True to purge it now"
     )
@@ -385,7 +381,7 @@ def _refuse_shared(context: Context, snapshot: Snapshot | None, directory: str, 
         if row.is_home and row.original_id == table_id.name:
             continue
         first = ": purge that one first" if row.is_dropped else ""
-        raise NotDueError(
+        raise InvalidTableStateError(
             f"nothing was purged: the files of table id '{table_id}' at '{directory}' also belong to "
             f"'{row.original_id}' (location '{row.location}'){first}"
         )
@@ -630,7 +626,9 @@ def _look_again(context: Context, table: _Held) -> None:
         if home.marker is None and still_there and not _was_strict(context, control):
             claim.swap(cleared(undid=control.id))
             table.fail(
-                NotDueError(f"table id '{claim.name}' was undropped by another client; nothing was purged")
+                InvalidTableStateError(
+                    f"table id '{claim.name}' was undropped by another client; nothing was purged"
+                )
             )
         elif fresh and younger and still_there:
             claim.swap(_given_back(control))
@@ -961,8 +959,8 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
     if state.dropped:
         raise TableNotFoundError(f"table id '{table_id}' has no drop with deletion id '{deletion_id}'")
     home = state.home
-    if home is not None and home.situation is Situation.PURGING and home.marked is not None:
-        return [Generation(table_id, home.marked.control, None, home=home)]
+    if (abandoned := state.abandoned) is not None and deletion_id in {None, abandoned.deletion_id}:
+        return [abandoned]
     if home is not None and home.marker is not None and home.situation is Situation.VISIBLE:
         tidy(context, home)
     if state.visible or (home is not None and home.is_live):
@@ -970,10 +968,10 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
     raise not_found(context, state)
 
 
-def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> NotDueError:
+def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> InvalidTableStateError:
     deregistered = home is not None and home.is_live and home.deregistered
     state = "deregistered, not dropped" if deregistered else "live"
-    return NotDueError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
+    return InvalidTableStateError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
 
 
 def purge_generations(
@@ -1092,7 +1090,9 @@ def purge_tables(
         results += purge_generations(context, chosen, options)
     if table_ids is None:
         # Written to since: it is not due after all, which is no failure of a purge of everything.
-        results = [each for each in results if not isinstance(each.error, NotDueError) or each.left]
+        results = [
+            each for each in results if not isinstance(each.error, InvalidTableStateError) or each.left
+        ]
         results += [PurgeResult(each.id, error=each.error, dry_run=dry_run) for each in unreadable]
         if not dry_run:
             _purge_namespaces(context, deleted_before, options)

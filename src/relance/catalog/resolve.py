@@ -220,6 +220,14 @@ class NameState:
         return self.row is not None and self.row.object_type == ObjectType.TABLE and self.row.is_visible
 
     @property
+    def abandoned(self) -> Generation | None:
+        """The table in the home directory whose purge has begun and may be unfinished."""
+        home = self.home
+        if home is None or home.marked is None or home.situation is not Situation.PURGING:
+            return None
+        return Generation(self.table_id, home.marked.control, None, home=home)
+
+    @property
     def properties(self) -> dict[str, str]:
         row = self.row if self.row is not None else self.home_row
         return row.properties if row is not None else {}

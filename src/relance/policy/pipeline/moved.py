@@ -127,4 +127,5 @@ def is_gone(context: Context, action: Action) -> bool:
     """Tell whether the generation that a purge is for is not there any more."""
     deletion = action.settings.get("deletion_id")
     state = state_of_name(context, table_id_of(context, action.table))
-    return all(each.deletion_id != deletion for each in state.dropped)
+    left = [*state.dropped, *([state.abandoned] if state.abandoned is not None else [])]
+    return all(generation.deletion_id != deletion for generation in left)
