@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.patches import original, substitute
@@ -21,6 +24,7 @@ from relance.errors import (
     KeyNotFoundError,
     PermissionDeniedError,
 )
+from relance.storage.disk_files import modified_time
 from relance.storage.local_disk import LocalDiskStorage
 from relance.storage.protocol import Replacement
 
@@ -319,3 +323,108 @@ def test_temporary_files_of_dead_processes_are_removed_after_a_day(tmp_path: Pat
     with storage.reserve(1):
         pass
     assert sorted(os.listdir(folder)) == [alive, foreign], "only names that it gives itself are removed"
+
+
+@pytest.mark.parametrize("seconds", [-1, 10**12, 10**15, 2**62])
+def test_times_of_files_that_cannot_be_true_are_unknown(seconds: int) -> None:
+    found = os.stat_result((0o100644, 1, 1, 1, 0, 0, 0, seconds, seconds, seconds))
+    assert modified_time(found) is None
+
+
+def test_links_pipes_and_folders_are_refused_as_files(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    storage = LocalDiskStorage(str(root))
+    version = storage.create("file", b"x")
+    (root / "link").symlink_to(root / "file")
+    (root / "zeros").symlink_to("/dev/zero")
+    (root / "dangling").symlink_to(tmp_path / "outside")
+    os.mkfifo(root / "pipe")
+    (root / "folder").mkdir()
+    for name in ("link", "zeros", "dangling", "pipe", "folder"):
+        calls: list[Callable[[], object]] = [
+            partial(storage.read, name),
+            partial(storage.create, name, b""),
+            partial(storage.create, name, b"x"),
+            partial(storage.replace, name, b"x", expected=version),
+            partial(storage.copy, "file", name, share=True),
+            partial(storage.copy, "file", name, share=False),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidTableStateError, match=f"{name}' is a .*, not a file.* remove it"):
+                call()
+        with pytest.raises(KeyNotFoundError):
+            storage.head(name)
+        with pytest.raises(KeyNotFoundError):
+            storage.copy(name, "target", share=True)
+        assert storage.which_exist([name]) == frozenset()
+    level = storage.list_level("")
+    assert ([info.key for info in level.files], level.directories) == (["file"], ())
+    assert level.odd == ("dangling", "folder", "link", "pipe", "zeros")
+    assert not (tmp_path / "outside").exists()
+    storage.delete_many(["link", "zeros", "dangling", "pipe", "folder"])
+    assert storage.list_level("").odd == ("folder",)
+    assert storage.read("file").body == b"x"
+
+
+@pytest.mark.parametrize("folder", [".relance-local", ".relance-local/tmp", ".relance-local/locks"])
+def test_folders_of_its_own_are_never_reached_through_a_link(tmp_path: Path, folder: str) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    storage = LocalDiskStorage(str(root))
+    version = storage.create("a", b"1")
+    storage.delete("none")  # makes the folder of locks
+    for name in (f"{'d' * 32}-0", "tmp/mine", "locks/00"):
+        (outside / name).parent.mkdir(parents=True, exist_ok=True)
+        (outside / name).touch()
+        os.utime(outside / name, (1, 1))
+    before = sorted(outside.rglob("*"))
+    shutil.rmtree(root / folder)
+    (root / folder).symlink_to(outside)
+
+    def change() -> None:
+        if folder.endswith("locks"):
+            storage.replace("a", b"2", expected=version)
+        else:
+            storage.create("b", b"2")
+
+    with storage.reserve(2), pytest.raises(InvalidTableStateError, match=f"'{folder}' in .* remove it"):
+        change()
+    assert sorted(outside.rglob("*")) == before
+    (root / folder).unlink()
+    change()
+
+
+def test_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    storage, locks = LocalDiskStorage(str(tmp_path / "root")), tmp_path / "root/.relance-local/locks"
+    version = storage.create("a", b"1")
+    storage.replace("a", b"1", expected=version)
+    (lock,) = locks.iterdir()
+    lock.unlink()
+    lock.symlink_to(tmp_path / "outside")
+    with pytest.raises(InvalidTableStateError, match="is a symbolic link, not a file"):
+        storage.replace("a", b"2", expected=version)
+    assert not (tmp_path / "outside").exists()
+
+
+def test_folder_that_becomes_a_link_while_files_are_deleted_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    storage = LocalDiskStorage(str(root))
+    storage.create("t/data/f", b"1")
+    (outside / "data").mkdir(parents=True)
+    (outside / "data/f").write_bytes(b"precious")
+    real = os.open
+
+    def swap(path: Any, *arguments: Any, **options: Any) -> int:
+        if path == "t" and not (root / "t").is_symlink():
+            (root / "t").rename(tmp_path / "moved")
+            (root / "t").symlink_to(outside)
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", swap)
+    storage.delete_many(["t/data/f"])
+    storage.prune("t")
+    storage.delete("t/data/f")
+    list(storage.delete_below("t", before_batch=lambda: None, largest_batch=10))
+    assert (root / "t").is_symlink()
+    assert (outside / "data/f").read_bytes() == b"precious"

@@ -553,6 +553,8 @@ class RootListing:
     """When the root's flag was written: every table that a file inside it hid then had a sign beside it."""
     others: frozenset[str]
     """Directories that are no table's home."""
+    odd: frozenset[str]
+    """Names of files of ours that on a disk something else has: a link, a pipe, a folder."""
 
     @property
     def is_flagged(self) -> bool:
@@ -611,6 +613,8 @@ def sort_level(catalog: Surroundings, level: Level) -> RootListing:
             (controls if suffix == CONTROL_SUFFIX else markers)[stem] = timed
     homes = {name for name in level.directories if name.endswith(TABLE_SUFFIX)}
     names = (name.removesuffix(TABLE_SUFFIX) for name in homes)
+    suffixes = (CONTROL_SUFFIX, MARKER_SUFFIX, *SIGNS)
+    no_files = (*level.odd, *level.directories)
     return RootListing(
         # A directory with a name we refuse cannot be addressed either, so it is not shown.
         directories=frozenset(name for name in names if why_unusable(name) is None),
@@ -619,6 +623,7 @@ def sort_level(catalog: Surroundings, level: Level) -> RootListing:
         signs={suffix: frozenset(stems) for suffix, stems in signs.items()},
         flagged_at=flagged_at,
         others=frozenset(level.directories) - homes,
+        odd=frozenset(name for name in no_files if name == LAYOUT_KEY or name.endswith(suffixes)),
     )
 
 

@@ -218,7 +218,9 @@ def check_location(context: Context, snapshot: Snapshot, table_id: TableId, dire
         )
     inside = (f"{directory}/{VERSIONS_DIRECTORY}/", f"{directory}/{RESERVED_FILE}")
     if not context.storage.which_exist(inside):
-        raise TableNotFoundError(f"table id '{table_id}': no table data at {context.location_of(directory)}")
+        raise TableNotFoundError(
+            f"table id '{table_id}': no table data at {context.connection.lance_root}/{directory}"
+        )
     _refuse_home(context, table_id, directory)
     _refuse_overlap(snapshot, table_id, directory)
 

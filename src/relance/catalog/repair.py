@@ -81,6 +81,7 @@ from relance.errors import (
     InvalidTableStateError,
     KeyExistsError,
     OutcomeUnknownError,
+    PermissionDeniedError,
     RelanceError,
     TableNotFoundError,
 )
@@ -108,6 +109,7 @@ class Problem(StrEnum):
     """The kinds of inconsistency in a root."""
 
     DAMAGED_MARKER = "corrupt marker"
+    NO_FILE = "not a file"
     MARKER_WITHOUT_DATA = "marker without data"
     LATE_MARKER = "late marker"
     DATA_WITHOUT_TABLE = "data without a table"
@@ -180,6 +182,9 @@ def _look_at_root(context: Context, listing: RootListing) -> Findings:
     present = context.storage.which_exist([*versions.values(), *reserved.values()])
     with_versions = {name for name, path in versions.items() if path in present}
     with_table = with_versions | {name for name, path in reserved.items() if path in present}
+    for key in sorted(listing.odd) if context.storage.cheap_lookups else ():
+        remedy = f"remove {key!r}: a link, a pipe or a folder has the place of a file, and is never followed"
+        yield Finding(key, Problem.NO_FILE, remedy), None
     names = sorted(listing.controls.keys() | listing.markers.keys())
     for name in names:
         yield from _look_at_name(context, name)
@@ -195,7 +200,7 @@ def _look_at_root(context: Context, listing: RootListing) -> Findings:
 def _look_at_name(context: Context, name: str) -> Findings:
     try:
         home = inspect_name(context, name, bodies=Bodies.ALL)
-    except InvalidTableStateError as error:
+    except (InvalidTableStateError, PermissionDeniedError) as error:
         remedy = (
             f"inspect '{name}{CONTROL_SUFFIX}': delete it to let '{name}{MARKER_SUFFIX}' decide alone "
             "whether the table is dropped"

@@ -290,7 +290,9 @@ def find_in(context: Context, snapshot: Snapshot, table_id: TableId, *, versions
         return Found(table_id, home.directory, shown, home, has_row=bool(rows))
     if row is None or row.object_type != ObjectType.TABLE or not row.is_visible:
         raise not_found(context, NameState(table_id, snapshot, row, None, ()))
-    return Found(table_id, require_directory(row), row.properties)
+    directory = require_directory(row)
+    context.connection.require_folder(directory)
+    return Found(table_id, directory, row.properties)
 
 
 def require_directory(row: Row) -> str:

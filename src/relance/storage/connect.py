@@ -42,14 +42,22 @@ class Connection:
         """Return the URI under which Lance finds the table in `directory`.
 
         Raises:
-            InvalidTableStateError: a link or a file is there, or on the way there: Lance would follow it.
+            InvalidTableStateError: a link or a file is there, or on the way there.
+        """
+        self.require_folder(directory)
+        return f"{self.lance_root}/{directory}"
+
+    def require_folder(self, directory: str) -> None:
+        """Check that no link or file has the place of a table's directory: Lance would follow it.
+
+        Raises:
+            InvalidTableStateError: one has it, or lies on the way there.
         """
         if self.storage.is_occupied(directory):
             raise InvalidTableStateError(
                 f"{directory!r} in {self.lance_root} is, or lies behind, a link or a file where a folder "
                 "belongs; it is never followed: replace it by the folder"
             )
-        return f"{self.lance_root}/{directory}"
 
 
 def connect(root: Root, options: Mapping[str, str]) -> Connection:

@@ -299,18 +299,22 @@ class LocalDiskStorage:
         base = check_prefix(prefix)
         directories: list[str] = []
         files: list[ObjectInfo] = []
+        odd: list[str] = []
         with self._translated(prefix), suppress(*GONE), os.scandir(self._folder(base)) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name != OWN_DIRECTORY and _holds_something(entry):
-                        directories.append(entry.name)
+                    if entry.name != OWN_DIRECTORY:
+                        (directories if _holds_something(entry) else odd).append(entry.name)
                 elif entry.is_file(follow_symlinks=False):
                     try:
                         found = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         continue
                     files.append(_info(f"{base}/{entry.name}" if base else entry.name, found))
-        return Level(tuple(sorted(directories)), tuple(sorted(files, key=lambda info: info.key)))
+                else:
+                    odd.append(entry.name)
+        files.sort(key=lambda info: info.key)
+        return Level(tuple(sorted(directories)), tuple(files), tuple(sorted(odd)))
 
     def list_recursive(self, prefix: str) -> Iterator[ObjectInfo]:
         base = check_prefix(prefix)

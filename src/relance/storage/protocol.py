@@ -103,6 +103,8 @@ class Level:
     """Names, without the prefix and without a slash."""
     files: tuple[ObjectInfo, ...]
     """Keys are whole, as for every other call."""
+    odd: tuple[str, ...] = ()
+    """Names of what is neither, as only on a disk it can be: links, pipes, folders that hold nothing."""
 
 
 @dataclass(frozen=True, slots=True)
