@@ -89,7 +89,7 @@ INDEXES = {
 _KNOWN_FOR_SECONDS = 10.0
 """Far less than the time upkeep leaves old versions alone."""
 _COMMIT_SEEN_SECONDS = 2.0
-"""A commit makes sure that the root is the same if that was seen longer ago; on a disk, always."""
+"""A commit makes sure that the root is the same if that was seen longer ago."""
 _OPENINGS = 5
 """How often the latest version is looked for when it is removed under our hands."""
 _WITHDRAWALS = 100
@@ -167,9 +167,7 @@ class ManifestTable:
         known, asked = self._known, since_boot()
         if known is None or not read.session().is_same_as(self._session):
             return False
-        if asked < known.seen_at + _COMMIT_SEEN_SECONDS and not self.cheap_lookups:
-            return True
-        return self._is_same(known, asked)
+        return asked < known.seen_at + _COMMIT_SEEN_SECONDS or self._is_same(known, asked)
 
     def open_apart(self) -> lance.LanceDataset | None:
         """Return the latest version as an object that nobody shares: some calls change it in place.
@@ -202,7 +200,10 @@ class ManifestTable:
         """Return the latest version, starting from one that was; None when that has to be listed."""
         is_latest = not self._is_there(known.version + 1)
         self._has_v2_names = self._has_v2_names or not is_latest
-        seen = asked < known.seen_at + _KNOWN_FOR_SECONDS and self._has_v2_names and not self.cheap_lookups
+        seen_for = _KNOWN_FOR_SECONDS
+        if self.cheap_lookups:
+            seen_for = 0.0 if is_latest else _COMMIT_SEEN_SECONDS
+        seen = asked < known.seen_at + seen_for and self._has_v2_names
         if not (seen or self._is_same(known, asked)) or not self._has_v2_names:
             return None
         if is_latest:
@@ -315,13 +316,9 @@ class LanceManifest:
 
     def recent(self) -> LanceSnapshot:
         last = self._last
-        recent = last is not None and since_boot() < last.seen_at + RECENT_SECONDS
-        if last is not None and recent and (not self.table.cheap_lookups or self._is_current(last)):
+        if last is not None and since_boot() < last.seen_at + RECENT_SECONDS:
             return last
         return self.latest()
-
-    def _is_current(self, read: LanceSnapshot) -> bool:
-        return read.dataset is None or self.table.is_same_root(read.dataset)
 
     def _is_superseded(self, version: int) -> bool:
         dataset = self.table.open_apart()
@@ -336,7 +333,7 @@ class LanceManifest:
         check_flags(read.metadata, writing=True)
         if since_boot() > read.seen_at + READ_FOR_SECONDS:
             raise ManifestConflictError("the snapshot of the manifest is too old")
-        if not self._is_current(read):
+        if read.dataset is not None and not self.table.is_same_root(read.dataset):
             raise ManifestConflictError("the root was replaced by another one")
         asked, self._last = since_boot(), None
         if read.dataset is None:
