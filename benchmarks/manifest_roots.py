@@ -27,8 +27,8 @@ from lance_namespace import (
 
 import relance
 from benchmarks.roots import temporary_root
-from relance.catalog.manifest.schema import MANIFEST_DIRECTORY, SCHEMA
-from relance.locations import RESERVED_FILE
+from relance.catalog.manifest.schema import SCHEMA
+from relance.locations import MANIFEST_DIRECTORY, RESERVED_FILE
 
 V2 = {"manifest_enabled": "true", "dir_listing_enabled": "false"}
 

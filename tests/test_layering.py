@@ -15,6 +15,7 @@ ORDER = [
     "errors",
     "clock",
     "amounts",
+    "foreign_json",
     "identifiers",
     "locations",
     "config",
@@ -47,6 +48,7 @@ OWNERS = {
 
 PURE = {
     "amounts",
+    "foreign_json",
     "identifiers",
     "locations",
     "config",

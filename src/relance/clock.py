@@ -9,6 +9,9 @@ from typing import Protocol
 from relance.errors import InvalidInputError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+"""A time after this was made up or damaged: before it, every period of the catalog can be added to it."""
+
 _SINCE_BOOT: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """On Linux the monotonic clock stands still while the machine sleeps, and this one does not."""
 
@@ -59,8 +62,15 @@ def to_millis(moment: datetime) -> int:
 
 
 def from_millis(millis: int) -> datetime:
-    """Return the UTC moment that is `millis` milliseconds after the Unix epoch."""
-    return _EPOCH + timedelta(milliseconds=millis)
+    """Return the UTC moment that is `millis` milliseconds after the Unix epoch.
+
+    Raises:
+        OverflowError: it is later than any that can be true.
+    """
+    moment = _EPOCH + timedelta(milliseconds=millis)
+    if moment > LATEST:
+        raise OverflowError(f"{moment} is out of range")
+    return moment
 
 
 def require_moment(moment: datetime, *, what: str) -> datetime:

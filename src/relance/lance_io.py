@@ -42,6 +42,9 @@ _TAKEN = re.compile(
     r"already exists|commit conflict|concurrent transaction|DatasetAlreadyExists", re.IGNORECASE
 )
 
+_REMOVED = re.compile(r"no such file or directory|failed to (persist|shutdown)", re.IGNORECASE)
+"""What a write into a local directory ends with that is being emptied."""
+
 _FEW = 20
 """Up to so many files are looked for one by one; more are compared with a listing."""
 
@@ -326,17 +329,23 @@ class PylanceTables:
             else TableHead(int(dataset.version), dict(dataset.config()), dict(dataset.metadata))
         )
 
-    def _open(self, directory: str) -> lance.LanceDataset | None:
+    def _open(
+        self,
+        directory: str,
+        options: StorageOptions | None = None,
+        session: lance.Session | None = None,
+    ) -> lance.LanceDataset | None:
         if self._storage.is_occupied(directory):
             return None  # a file or a link: Lance would stumble over the one and follow the other
+        location, options = self._location(directory), self._options if options is None else options
         try:
-            return open_at(self._location(directory), self._options, directory)
+            return open_at(location, options, directory, session=session)
         except TableNotFoundError:
             return None
         except InternalError as failure:
             before = self._versions(directory)
             try:
-                return open_at(self._location(directory), self._options, directory)
+                return open_at(location, options, directory, session=session)
             except TableNotFoundError:
                 return None
             except InternalError:
@@ -367,7 +376,9 @@ class PylanceTables:
             # Its files stay their writer's, so `discard` will not take them.
             return StagedData(token, (), Commit(operation, {**data.marks, **properties}, data.stable_row_ids))
         location = self._location(directory)
-        base = open_at(location, options, directory, session=lance.Session()) if version else None
+        base = self._open(directory, options, lance.Session()) if version else None
+        if version and base is None:
+            raise ConcurrentModificationError(f"another client removed table '{directory}'; retry")
         try:
             with lance_errors(f"table at '{directory}'", options):
                 transaction = write_fragments(
@@ -380,6 +391,10 @@ class PylanceTables:
         except RelanceError as cause:
             if not version and _TAKEN.search(cause.detail):
                 raise VersionTakenError(cause.detail) from cause
+            if _REMOVED.search(cause.detail):
+                raise ConcurrentModificationError(
+                    f"another client removed files of '{directory}' while data was being written; retry"
+                ) from cause
             raise
         names = (file.path for fragment in transaction.operation.fragments for file in fragment.files)
         files = tuple(f"{directory}/data/{name}" for name in names)

@@ -31,6 +31,12 @@ CREATING_SUFFIX = ".creating"
 LAYOUT_KEY = ".relance-root"
 """The root-level flag: no table of this root hides behind a marker inside its own directory."""
 
+MANIFEST_DIRECTORY = "__manifest"
+"""The table of all tables (the namespace spec's own name)."""
+
+OWN_DIRECTORY = ".relance-local"
+"""Under the root of a disk: lock files, half-written bodies and the trash. Never listed."""
+
 POLICY_DIRECTORY = ".relance-policy"
 """What runs of policies keep in the root: who is at it, plans under way, the history."""
 
@@ -46,6 +52,14 @@ VERSION_HINT = "latest_version_hint.json"
 VERSIONS_DIRECTORY = "_versions"
 """Inside a table's directory: one manifest per version."""
 
+
+_RESERVED_DIRECTORIES = frozenset({MANIFEST_DIRECTORY, OWN_DIRECTORY, POLICY_DIRECTORY})
+
+_LONGEST_NAME = 255
+"""Bytes: no file system takes more."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
 _ONE_SLASH = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
@@ -152,17 +166,34 @@ def directory_of_location(location: str, *, root_uri: str) -> str:
     if relative.startswith(base):
         relative = relative[len(base) :]
     relative = relative.rstrip("/")
-    # The first words are native's own, by which its users' tests recognise the refusal.
-    if "://" in relative or relative.startswith("/"):
-        kind = "paths" if relative.startswith("/") else "URIs"
-        raise InvalidInputError(
-            f"Absolute {kind} are not allowed: location {location!r} is outside the root {root_uri!r}; "
-            "use one below it"
-        )
-    if ".." in re.split(r"[/\\]", relative):
-        raise InvalidInputError(
-            f"Path traversal is not allowed: location {location!r} contains '..'; use one below the root"
-        )
-    if not relative or any(part in {"", "."} for part in relative.split("/")):
+    if table_location(relative) != relative:
         raise InvalidInputError(f"location {location!r} is not a directory below the root")
     return relative
+
+
+def table_location(text: str) -> str:
+    """Return the directory below the root that a location means: the one rule for rows and for requests.
+
+    Raises:
+        InvalidInputError: it leaves the root, is the root or reserved, or could be understood as another one.
+    """
+    # The first words are native's own, by which its users' tests recognise the refusal.
+    if text.startswith("/") or _SCHEME.match(text):
+        kind = "paths" if text.startswith("/") else "URIs"
+        raise InvalidInputError(
+            f"Absolute {kind} are not allowed: location {text!r} is outside the root; use one below it"
+        )
+    if ".." in re.split(r"[/\\]", text):
+        raise InvalidInputError(
+            f"Path traversal is not allowed: location {text!r} contains '..'; use one below the root"
+        )
+    if _ESCAPE.search(text) or any(character in text for character in "\0\\#?"):
+        raise InvalidInputError(
+            f"location {text!r} contains a character or an escape that leads elsewhere in some clients"
+        )
+    parts = [part for part in text.split("/") if part not in {"", "."}]
+    if not parts or any(len(part.encode(errors="replace")) > _LONGEST_NAME for part in parts):
+        raise InvalidInputError(f"location {text[:500]!r} is not a directory below the root")
+    if parts[0] in _RESERVED_DIRECTORIES:
+        raise InvalidInputError(f"location {text!r} is reserved for the catalog")
+    return "/".join(parts)

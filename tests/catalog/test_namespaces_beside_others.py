@@ -11,9 +11,10 @@ import pytest
 from tests.support.patches import original, substitute
 
 from relance import DirectoryNamespace
-from relance.catalog.manifest.schema import MANIFEST_DIRECTORY, SCHEMA
+from relance.catalog.manifest.schema import SCHEMA
 from relance.catalog.manifest.table import LanceManifest
 from relance.errors import NamespaceNotEmptyError, NamespaceNotFoundError
+from relance.locations import MANIFEST_DIRECTORY
 
 
 def _foreign(root: Path) -> lance.LanceDataset:

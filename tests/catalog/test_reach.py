@@ -83,9 +83,9 @@ def test_a_verb_reads_the_arbiter_at_most_twice(
     reads: list[str] = []
     real = original("disk.read")
 
-    def read(self: LocalDiskStorage, key: str) -> Stored:
+    def read(self: LocalDiskStorage, key: str, **options: Any) -> Stored:
         reads.append(key)
-        stored: Stored = real(self, key)
+        stored: Stored = real(self, key, **options)
         return stored
 
     substitute(monkeypatch, "disk.read", read)

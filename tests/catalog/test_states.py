@@ -16,7 +16,6 @@ import relance
 from relance.catalog.arbiter import swap_file
 from relance.catalog.layout import read_control
 from relance.catalog.states import (
-    MARKER_MAX_BYTES,
     OWN_TIME,
     SHORT_MAX_BYTES,
     TRANSITIONS,
@@ -49,8 +48,9 @@ from relance.catalog.states import (
     undid,
     writing,
 )
+from relance.clock import LATEST
 from relance.errors import InternalError, InvalidTableStateError
-from relance.storage.protocol import Version
+from relance.storage.protocol import BODY_MAX_BYTES, Version
 
 TIMING = Timing()
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -247,7 +247,7 @@ def test_length_of_a_body_says_whether_it_hides_the_table(state: State) -> None:
 
 
 def test_longest_short_body_still_is_short() -> None:
-    far = seconds(datetime(9999, 12, 31, tzinfo=UTC))
+    far = seconds(LATEST)
     longest = Control(State.WRITING, "f" * 16, undid="f" * 16, after=far, fence=far, token="f" * 16)
     assert len(encode_control(longest)) <= SHORT_MAX_BYTES
     assert decode_control(encode_control(longest), name="t") == longest
@@ -343,7 +343,7 @@ def test_marker_is_that_of_the_seed_with_our_fields_beside() -> None:
         (b"null", None, None),
         (b"\xff\xfe\x00", None, None),
         (b"[" * 10_000, None, None),
-        (b'{"ttl_ms": 1, "x": "' + b"x" * MARKER_MAX_BYTES + b'"}', None, None),
+        (b'{"ttl_ms": 1, "x": "' + b"x" * BODY_MAX_BYTES + b'"}', None, None),
     ],
 )
 def test_any_other_marker_is_one_of_another_implementation(

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from tests.support.patches import substituted
-from tests.support.scenarios.lifecycle import OPTIONS, TABLE_ID, context_on
+from tests.support.patches import original, substituted
+from tests.support.scenarios.lifecycle import OPTIONS, TABLE, TABLE_ID, context_on
 
+from relance.catalog.arbiter import settle
 from relance.catalog.context import Context
 from relance.catalog.create import create, declare
 from relance.catalog.drop import drop, undrop
+from relance.catalog.layout import Bodies, inspect_name
 from relance.catalog.purge import PurgeOptions, purge_table
 from relance.catalog.resolve import Exists, NotFound, SoftDeleted, table_status
-from relance.errors import ConcurrentModificationError, OutcomeUnknownError, RelanceError
+from relance.catalog.states import Mark
+from relance.errors import (
+    ConcurrentModificationError,
+    OutcomeUnknownError,
+    RelanceError,
+    TableNotFoundError,
+)
 from relance.lance_io import CreateMode, NewTable
 from relance.locations import CONTROL_SUFFIX, MARKER_SUFFIX, RESERVED_FILE
 from relance.storage.memory import MemoryStorage
@@ -129,3 +137,57 @@ def test_without_reading_back_a_client_mistakes_its_own_write_for_a_conflict(cas
     with substituted("readback.own_version", believe):
         outcomes = _outcomes(case, "1", Fault.RETRIED)
     assert any(error is not None for error, _ in outcomes)
+
+
+MODES = pytest.mark.parametrize("mode", ["1", "c"], ids=["V1", "compatibility"])
+
+
+def _drop_beside(mode: str, *meanwhile: Step, sent_before: bool = False) -> None:
+    """Drop a table while other clients act before its marker arrives, or between the two times it is sent."""
+    store, clock = MemoryStorage("a drop beside others"), ManualClock()
+    capabilities(store)
+    other = context_on(store, clock, mode)
+    LIVE[0](other)
+    put_mark, begun = original("guard.put_mark"), list[str]()
+
+    def put(context: Context, name: str, mark: Mark, *, over: Version | None) -> None:
+        if not begun:
+            begun.append(name)
+            if sent_before:
+                put_mark(context, name, mark, over=over)
+            for step in meanwhile:
+                step(other)
+        put_mark(context, name, mark, over=over)
+
+    with substituted("guard.put_mark", put):
+        _drops(context_on(store, clock, mode))
+
+
+def _drops_as_the_seed_does(context: Context) -> None:
+    context.storage.create(TABLE + MARKER_SUFFIX, b'{"deleted_at_ms": 1767225600000, "ttl_ms": 86400000}')
+
+
+def _adopts(context: Context) -> None:
+    settle(context, inspect_name(context, TABLE, bodies=Bodies.ALL))
+
+
+@MODES
+@pytest.mark.parametrize(
+    "meanwhile",
+    [(_drops,), (_drops_as_the_seed_does,), (_drops_as_the_seed_does, _adopts)],
+    ids=["by Relance", "by the seed", "by the seed, adopted"],
+)
+def test_drop_that_another_drop_overtook_finds_no_table(meanwhile: Sequence[Step], mode: str) -> None:
+    with pytest.raises(TableNotFoundError, match="can be undropped until"):
+        _drop_beside(mode, *meanwhile)
+
+
+@MODES
+@pytest.mark.parametrize(
+    "meanwhile",
+    [(_undrops, _drops), (_adopts, _undrops, _drops), (_adopts, _undrops, _drops_as_the_seed_does)],
+    ids=["and dropped again", "adopted, and dropped again", "and dropped by the seed"],
+)
+def test_drop_sent_twice_that_was_undone_in_between_is_in_doubt(meanwhile: Sequence[Step], mode: str) -> None:
+    with pytest.raises(OutcomeUnknownError, match="check its status"):
+        _drop_beside(mode, *meanwhile, sent_before=True)

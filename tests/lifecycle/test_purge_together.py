@@ -16,10 +16,20 @@ from tests.support.scenarios.lifecycle import OPTIONS, OTHER, OTHER_ID, TABLE, T
 from relance.catalog.context import Context
 from relance.catalog.create import create
 from relance.catalog.drop import drop, undrop
-from relance.catalog.layout import read_control
-from relance.catalog.purge import REMEMBERED, PurgeOptions, PurgeProgress, PurgeResult, purge_tables
+from relance.catalog.layout import inspect_name, read_control
+from relance.catalog.purge import (
+    REMEMBERED,
+    PurgeOptions,
+    PurgeProgress,
+    PurgeResult,
+    dropped_generations,
+    finish_shared,
+    hold_shared,
+    purge_tables,
+    share_purge,
+)
 from relance.catalog.resolve import Exists
-from relance.catalog.states import Control, Marked, State, state_of
+from relance.catalog.states import Control, Marked, Situation, State, state_of
 from relance.errors import (
     ConcurrentModificationError,
     OutcomeUnknownError,
@@ -30,10 +40,10 @@ from relance.errors import (
 )
 from relance.identifiers import TableId
 from relance.lance_io import CreateMode, NewTable
-from relance.locations import CONTROL_SUFFIX
+from relance.locations import CONTROL_SUFFIX, MARKER_SUFFIX
 from relance.storage.memory import MemoryStorage
 from relance.storage.probe import capabilities
-from relance.storage.protocol import ObjectStorage
+from relance.storage.protocol import ObjectStorage, Version
 from relance.testing.clock import ManualClock
 from relance.testing.faults import Fault, FaultyStorage, Request
 
@@ -272,3 +282,116 @@ def test_interrupted_group_purge_is_completed_at_once(mode: str) -> None:
     assert set(_states(store).values()) == {State.PURGING}
     assert all(result.purged for result in _purge(store, clock, mode))
     assert _files(store) == []
+
+
+class _Interrupted(MemoryStorage):
+    """Carries out the replacement of this number, and then Ctrl-C arrives instead of its response."""
+
+    replacements: int | None = None
+
+    def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
+        version = super().replace(key, body, expected=expected)
+        if self.replacements is not None:
+            self.replacements -= 1
+            if self.replacements == 0:
+                raise KeyboardInterrupt
+        return version
+
+
+@pytest.mark.parametrize(
+    ("number", "state"), [(1, State.DELETED), (2, State.DELETED), (3, State.PURGING)], ids=["1", "2", "end"]
+)
+def test_interrupt_after_any_swap_of_a_group_purge_keeps_nobody_waiting(
+    number: int, state: State, mode: str
+) -> None:
+    store = _Interrupted(f"interrupted after {number}")
+    _, clock = _two_dropped("after", mode, store)
+    store.replacements = number
+    with pytest.raises(KeyboardInterrupt):
+        _purge(store, clock, mode)
+    assert _states(store)[OTHER] is state
+    assert all(
+        result.purged or isinstance(result.error, TableNotFoundError) for result in _purge(store, clock, mode)
+    )
+    assert _files(store) == []
+
+
+def test_interrupt_while_a_purge_renews_its_lease_keeps_nobody_waiting(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = _Interrupted("renewal")
+    _, clock = _two_dropped("renewal", mode, store)
+    substitute(monkeypatch, "purge.remembered_files", 0)
+    substitute(monkeypatch, "purge.largest_batch", 1)
+    store.replacements = 2
+    options = PurgeOptions(force=True, progress=lambda _: clock.advance(timedelta(minutes=6)))
+    with pytest.raises(KeyboardInterrupt):
+        _purge(store, clock, mode, TABLE_ID, options=options)
+    assert _states(store)[TABLE] is State.PURGING
+    assert [result.purged for result in _purge(store, clock, mode, TABLE_ID)] == [True]
+
+
+def test_progress_callback_that_fails_keeps_nobody_waiting(mode: str) -> None:
+    store, clock = _two_dropped("callback", mode)
+    with pytest.raises(_DeathError):
+        _purge(store, clock, mode, options=PurgeOptions(force=True, progress=_die))
+    assert all(result.purged for result in _purge(store, clock, mode))
+
+
+def test_purge_that_takes_over_and_is_interrupted_never_gives_half_a_table_back(mode: str) -> None:
+    store, clock = _two_dropped("half", mode)
+    with substituted("purge.finish_group", _die), pytest.raises(_DeathError):
+        _purge(store, clock, mode)  # manifests are gone already
+    with substituted("purge.delete_listed", _die), pytest.raises(_DeathError):
+        _purge(store, clock, mode)
+    assert set(_states(store).values()) == {State.PURGING}
+    assert all(result.purged for result in _purge(store, clock, mode))
+
+
+def test_purge_that_was_refused_can_be_repeated_at_once(mode: str) -> None:
+    store = _Guarded("repeated")
+    _, clock = _two_dropped("repeated", mode, store)
+    store.refused = "t.lance/_versions"
+    (refused,) = _purge(store, clock, mode, TABLE_ID)
+    assert isinstance(refused.error, PermissionDeniedError)
+    store.refused = ""
+    assert [result.purged for result in _purge(store, clock, mode, TABLE_ID)] == [True]
+
+
+def test_purge_that_fails_before_it_deletes_anything_leaves_a_dropped_table(mode: str) -> None:
+    store, clock = _two_dropped("untouched", mode)
+    claimed: list[str] = []
+
+    def plan(request: Request) -> Fault | None:
+        if request.verb == "replace":
+            claimed.append(request.key)
+        looks_again = bool(claimed) and request.verb.startswith("list") and len(claimed) == 1
+        return Fault.REFUSED if looks_again else None
+
+    (failed,) = _purge(FaultyStorage(store, plan), clock, mode, TABLE_ID)
+    assert isinstance(failed.error, ServiceUnavailableError)
+    assert _states(store)[TABLE] is State.DELETED
+    assert undrop(context_on(store, clock, mode), TABLE_ID) == Exists((TABLE,))
+
+
+def test_interrupted_purge_gives_a_strict_drop_back_as_strict(mode: str) -> None:
+    store, clock = _two_dropped("strict", mode)
+    undrop(context_on(store, clock, mode), TABLE_ID)
+    drop(context_on(store, clock, mode), TABLE_ID, timedelta(days=1))
+    store.delete(TABLE + MARKER_SUFFIX)  # as a request of the undrop does that comes late
+    with substituted("purge.delete_listed", _die), pytest.raises(_DeathError):
+        _purge(store, clock, mode, TABLE_ID)
+    assert inspect_name(context_on(store, clock, mode), TABLE).situation is Situation.DROPPED
+
+
+def test_interrupt_where_a_shared_purge_ends_keeps_nobody_waiting(mode: str) -> None:
+    store = _Interrupted("shared")
+    _, clock = _two_dropped("shared", mode, store)
+    context = context_on(store, clock, mode)
+    (generation,) = dropped_generations(context, TABLE_ID, None)
+    shared = share_purge(context, generation, token="run", force=True)
+    hold_shared(context, shared)
+    store.replacements = 1
+    with pytest.raises(KeyboardInterrupt):
+        finish_shared(context, shared, BY_FORCE)
+    assert [result.purged for result in _purge(store, clock, mode, TABLE_ID)] == [True]

@@ -1,8 +1,8 @@
-"""Processes killed at random leave no broken table, no lost response and no blocked name.
+"""Processes that are killed and stopped, on a root where requests fail and others work too, lose nothing.
 
-Half a minute each here. Ten minutes on local disk:
+Half a minute each here. Ten minutes:
 
-    python -m tests.support.soak --seconds 600 --root DIR
+    python -m tests.support.soak --seconds 600 --mode compatibility --store minio
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.servers import S3Server, start_minio, start_moto
+from tests.support.modes import MODES
+from tests.support.roots import S3Place, local_place
+from tests.support.servers import S3Server, start_minio, start_moto, unreliable
 from tests.support.services import ServiceUnavailable
-from tests.support.soak import Plan, Report, soak
+from tests.support.soak import FAULTS, LONGEST_STOP_SECONDS, Plan, Report, soak
 
 pytestmark = pytest.mark.deep
 
@@ -47,44 +49,36 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
+NEIGHBOURS = ("lake.lance/data/1.lance", "lake2/t1.lance/data/1.lance", "t1.lance/data/1.lance", "t1.deleted")
+"""Names outside the root that a careless prefix would take for the root or for one of its tables."""
+
+
 @pytest.mark.timeout(240)
-def test_killed_processes_on_local_disk_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_processes_in_trouble_on_local_disk_lose_nothing(tmp_path: Path, mode: str) -> None:
     logs, outside = tmp_path / "logs", tmp_path / "around"
     logs.mkdir()
-    # Names that a careless prefix would take for the root or for one of its tables.
-    for neighbour in (
-        "lake.lance/data/1.lance",
-        "lake2/t1.lance/data/1.lance",
-        "t1.lance/data/1.lance",
-        "t1.deleted",
-    ):
+    for neighbour in NEIGHBOURS:
         path = outside / neighbour
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(neighbour.encode())
     before = contents(outside)
-    root = outside / "lake"
-    report = soak(Plan({"root": str(root)}, logs, seconds=60, seconds_between_kills=1.2))
-    check(report, calls=200)
+    plan = Plan(local_place(outside / "lake", MODES[mode]), logs, seconds=40)
+    check(soak(plan), calls=200)
     after = contents(outside)
     assert {path: after[path] for path in after if not path.startswith("lake/")} == before
 
 
 @pytest.mark.timeout(240)
-def test_killed_processes_on_s3_lose_nothing(s3_server: S3Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["V1", "compatibility"])
+def test_processes_in_trouble_on_s3_lose_nothing(s3_server: S3Server, tmp_path: Path, mode: str) -> None:
     bucket, client = s3_server.make_bucket("soak"), s3_server.client()
-    for neighbour in ("lake2/t1.lance/data/1.lance", "t1.lance/data/1.lance", "lake.lance", "t1.deleted"):
+    for neighbour in NEIGHBOURS:
         client.put_object(Bucket=bucket, Key=neighbour, Body=neighbour.encode())
     before = {each["Key"]: each["ETag"] for each in client.list_objects_v2(Bucket=bucket)["Contents"]}
-    options = {f"storage.{key}": value for key, value in s3_server.storage_options().items()}
-    plan = Plan(
-        {"root": f"s3://{bucket}/lake", **options},
-        tmp_path,
-        seconds=30,
-        processes=5,
-        names=8,
-        seconds_between_kills=1.5,
-    )
-    check(soak(plan), calls=50)
+    place = S3Place(s3_server, bucket, "lake", MODES[mode])
+    with unreliable(s3_server, rate=FAULTS, latest=LONGEST_STOP_SECONDS, seed=0) as network:
+        check(soak(Plan(place, tmp_path, 30, network, names=40)), calls=50)
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
     after = {each["Key"]: each["ETag"] for page in pages for each in page["Contents"]}
     assert {key: after[key] for key in after if not key.startswith("lake/")} == before

@@ -15,6 +15,7 @@ from tests.support.patches import original, substitute
 
 from relance.errors import (
     InternalError,
+    InvalidTableStateError,
     KeyChangedError,
     KeyExistsError,
     KeyNotFoundError,
@@ -115,7 +116,7 @@ def test_symbolic_link_never_leads_out_of_the_root(tmp_path: Path) -> None:
         storage.read("t.lance/precious")
     storage.delete("t.lance/precious")
     storage.delete_many(["t.lance/precious", "t.lance/also"])
-    with pytest.raises(InternalError):
+    with pytest.raises(InvalidTableStateError, match=r"'t.lance' in .* is a link or a file where a folder"):
         storage.create("t.lance/new", b"x")
     assert {each.name for each in outside.iterdir()} == {"precious", "also"}
 
@@ -153,6 +154,7 @@ def test_bodies_are_synced_before_the_rename_and_folders_before_returning(
 ) -> None:
     storage, events = LocalDiskStorage(str(tmp_path)), list[str]()
     changes = _changes(storage, 20)
+    storage.delete("none")  # makes the folder of locks
 
     def sync_all(descriptor: int) -> None:
         events.append("all")
@@ -160,9 +162,9 @@ def test_bodies_are_synced_before_the_rename_and_folders_before_returning(
     def sync(descriptor: int) -> None:
         events.append("folder" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
 
-    def move(source: str, target: str, real: Callable[[str, str], None] = os.replace) -> None:
+    def move(source: str, target: str, real: Callable[..., None] = os.replace, **folders: int) -> None:
         events.append("move")
-        real(source, target)
+        real(source, target, **folders)
 
     substitute(monkeypatch, "disk.sync_file_system", lambda: sync_all if has_call_for_all else None)
     monkeypatch.setattr(os, "fsync", sync)
@@ -181,7 +183,7 @@ def test_sync_of_the_file_system_reports_failures(tmp_path: Path) -> None:
         sync(file.fileno())
 
 
-def _break(_: object) -> None:
+def _break(*_: object) -> None:
     raise OSError(errno.EIO, "the disk is broken")
 
 
@@ -237,10 +239,10 @@ def test_refused_removal_is_reported_and_the_others_are_done(
 
     real = original("disk.unlink_all")
 
-    def unlink_all(folder: str, files: list[str], flags: int = 0) -> None:
-        if "/t5/" in folder:
-            raise PermissionError(errno.EACCES, "not this one", folder)
-        real(folder, files, flags)
+    def unlink_all(folder: int, files: list[str]) -> None:
+        if os.path.samestat(os.fstat(folder), (tmp_path / "t5/data").stat()):
+            raise PermissionError(errno.EACCES, "not this one")
+        real(folder, files)
 
     substitute(monkeypatch, "disk.unlink_all", unlink_all)
     with pytest.raises(PermissionDeniedError, match="t5"):
@@ -298,7 +300,7 @@ def test_full_disk_during_reserve_is_reported_by_the_write(
     storage = LocalDiskStorage(str(tmp_path))
     changes = _changes(storage, 2)
 
-    def fail(path: str, body: bytes) -> None:
+    def fail(file: str, body: bytes, *, folder: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     substitute(monkeypatch, "disk.write_temporary_file", fail)
@@ -310,9 +312,10 @@ def test_full_disk_during_reserve_is_reported_by_the_write(
 def test_temporary_files_of_dead_processes_are_removed_after_a_day(tmp_path: Path) -> None:
     storage, folder = LocalDiskStorage(str(tmp_path)), tmp_path / ".relance-local/tmp"
     storage.create("a", b"x")
-    for name, age in (("dead", 25 * 3600), ("alive", 23 * 3600)):
+    dead, alive, foreign = f"{'d' * 32}-0", f"{'a' * 32}-0", "notes.txt"
+    for name, age in ((dead, 25 * 3600), (alive, 23 * 3600), (foreign, 25 * 3600)):
         (folder / name).touch()
         os.utime(folder / name, (time.time() - age,) * 2)
     with storage.reserve(1):
         pass
-    assert os.listdir(folder) == ["alive"]
+    assert sorted(os.listdir(folder)) == [alive, foreign], "only names that it gives itself are removed"

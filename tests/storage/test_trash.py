@@ -21,7 +21,7 @@ import pytest
 from tests.support.patches import original, substitute, substituted
 from tests.support.profiles import deep
 
-from relance.errors import InternalError, InvalidInputError, ServiceUnavailableError
+from relance.errors import InternalError, InvalidInputError, InvalidTableStateError, ServiceUnavailableError
 from relance.storage import trash
 from relance.storage.local_disk import LocalDiskStorage
 from relance.storage.protocol import InTrash, TrashClaim, TrashReport
@@ -142,9 +142,9 @@ def test_trash_behind_a_symbolic_link_is_not_used(tmp_path: Path, link: str) -> 
     (root / link).parent.mkdir(exist_ok=True)
     (root / link).symlink_to(outside)
     before = _keys(outside)
-    with pytest.raises(InternalError):
+    with pytest.raises(InvalidTableStateError, match=f"'{link}' in .* is a link or a file .* remove it"):
         _remove(root, ["t"])
-    with pytest.raises(InternalError):
+    with pytest.raises(InvalidTableStateError):
         _recover(root, lambda prefix, record: True)
     assert _keys(root) == {"t/data/f", "t/g"}
     assert _keys(outside) == before

@@ -158,6 +158,7 @@ class Model:
         del self.tables[path]
 
     def drop(self, path: str) -> None:
+        self.require_space(parent_of(path))
         self.require_table(path)
         self.count += 1
         self.dropped.append(Dropped(path, self.tables.pop(path), self.count))

@@ -28,6 +28,7 @@ from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.probe import capabilities
 from relance.storage.protocol import (
+    BODY_MAX_BYTES,
     Deleted,
     Level,
     ObjectInfo,
@@ -139,9 +140,9 @@ class MortalStorage:
         self.life.go_on()
         return self.inner.now()
 
-    def read(self, key: str) -> Stored:
+    def read(self, key: str, *, at_most: int | None = BODY_MAX_BYTES) -> Stored:
         self.life.go_on()
-        return self.inner.read(key)
+        return self.inner.read(key, at_most=at_most)
 
     def create(self, key: str, body: bytes) -> Version:
         return self.life.write(f"create {key}", lambda: self.inner.create(key, body))

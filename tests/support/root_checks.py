@@ -12,8 +12,8 @@ import lance
 
 from relance import DirectoryNamespace
 from relance.catalog.manifest.row import DROPPED_PREFIX, HEAD_ID, ObjectType, decode_row
-from relance.catalog.manifest.schema import MANIFEST_DIRECTORY
 from relance.clock import Clock
+from relance.locations import MANIFEST_DIRECTORY
 
 _TABLE_INSIDE = ("_versions", ".lance-reserved")
 _OWN_DIRECTORIES = (MANIFEST_DIRECTORY, ".relance-local")

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import http.client
 import os
+import random
 import secrets
 import shutil
 import socket
@@ -22,9 +23,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from email.utils import formatdate
+from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -242,15 +244,22 @@ class RequestCounter:
 
 
 @contextmanager
-def count_requests(server: S3Server, *, delay: float = 0.0) -> Iterator[RequestCounter]:
+def count_requests(
+    server: S3Server,
+    *,
+    delay: float = 0.0,
+    mishap: Callable[[], tuple[Mishap | None, float]] = lambda: (None, 0.0),
+) -> Iterator[RequestCounter]:
     """Run a counting proxy in front of an S3 server for the duration of the block.
 
-    With a delay in seconds, each answer comes so much later, as from a store that is far away.
+    With a delay in seconds, each answer comes so much later, as from a store that is far away. `mishap` says
+    what strikes the next request, and after how many seconds a copy of it arrives.
     """
     proxy = _ProxyServer(urlsplit(server.endpoint).netloc)
     counter = RequestCounter(replace(server, endpoint=f"http://{HOST}:{proxy.server_port}"))
     proxy.record = counter.record
     proxy.delay = delay
+    proxy.mishap = mishap
     thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -260,6 +269,33 @@ def count_requests(server: S3Server, *, delay: float = 0.0) -> Iterator[RequestC
         thread.join()
         proxy.server_close()
         proxy.close_connections()
+
+
+class Mishap(StrEnum):
+    """What a network does to a request."""
+
+    REFUSED = "refused"
+    """The server is never asked, and the client is told to try later."""
+    LOST = "lost"
+    """The server carries it out, and the connection breaks before the response."""
+    REPEATED = "repeated"
+    """The server carries it out, and a copy that was under way arrives some time after the response."""
+
+
+@contextmanager
+def unreliable(server: S3Server, *, rate: float, latest: float, seed: int) -> Iterator[S3Server]:
+    """Run a proxy in front of an S3 server that strikes this share of the requests with a mishap.
+
+    The copy of a repeated request arrives up to `latest` seconds after the response.
+    """
+    chance = random.Random(seed)
+
+    def mishap() -> tuple[Mishap | None, float]:
+        struck = chance.random() < rate
+        return chance.choice(list(Mishap)) if struck else None, chance.uniform(0, latest)
+
+    with count_requests(server, mishap=mishap) as counter:
+        yield counter.server
 
 
 class _ProxyServer(ThreadingHTTPServer):
@@ -274,6 +310,7 @@ class _ProxyServer(ThreadingHTTPServer):
         self.upstream = upstream
         self.record: Callable[[str, str], None] = lambda method, path: None
         self.delay = 0.0
+        self.mishap: Callable[[], tuple[Mishap | None, float]] = lambda: (None, 0.0)
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
 
@@ -304,6 +341,39 @@ class _ProxyServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+@dataclass(frozen=True, slots=True)
+class _Forwarded:
+    """A request of a client, with the client's own headers and the real length of the body."""
+
+    upstream: str
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def send(self) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send it to the server and return the response with its body."""
+        connection = http.client.HTTPConnection(self.upstream)
+        try:
+            connection.putrequest(self.method, self.path, skip_host=True, skip_accept_encoding=True)
+            names = {name.lower() for name, _ in self.headers}
+            for name, value in self.headers:
+                if name.lower() not in UNFORWARDED_HEADERS:
+                    connection.putheader(name, value)
+            if self.body or names & {"content-length", "transfer-encoding"}:
+                connection.putheader("Content-Length", str(len(self.body)))
+            connection.endheaders(self.body)
+            response = connection.getresponse()
+            return response, response.read()
+        finally:
+            connection.close()
+
+    def repeat(self) -> None:
+        """Send it once more; whatever the server says, nobody waits for it."""
+        with suppress(OSError, http.client.HTTPException):
+            self.send()
+
+
 class _ProxyHandler(BaseHTTPRequestHandler):
     """Forwards the requests of one client connection, Host header included, one after the other."""
 
@@ -316,16 +386,21 @@ class _ProxyHandler(BaseHTTPRequestHandler):
         body = self._read_body()
         self.server.record(self.command, self.path)
         time.sleep(self.server.delay)
-        connection = http.client.HTTPConnection(self.server.upstream)
+        mishap, later = self.server.mishap()
+        if mishap is Mishap.REFUSED:
+            self.send_error(http.HTTPStatus.SERVICE_UNAVAILABLE)
+            return
+        request = _Forwarded(self.server.upstream, self.command, self.path, tuple(self.headers.items()), body)
         try:
-            self._send_upstream(connection, body)
-            response = connection.getresponse()
-            answer = response.read()
+            response, answer = request.send()
         except (OSError, http.client.HTTPException) as error:
             self.send_error(http.HTTPStatus.BAD_GATEWAY, explain=repr(error))
             return
-        finally:
-            connection.close()
+        if mishap is Mishap.LOST:
+            self.close_connection = True
+            return
+        if mishap is Mishap.REPEATED:
+            threading.Timer(later, request.repeat).start()
         self._send_answer(response, answer)
 
     # The names that http.server looks up.
@@ -352,16 +427,6 @@ class _ProxyHandler(BaseHTTPRequestHandler):
         if len(data) < size:
             raise ConnectionAbortedError(f"the client sent {len(data)} of {size} bytes")
         return data
-
-    def _send_upstream(self, connection: http.client.HTTPConnection, body: bytes) -> None:
-        """Send the request on with the client's own headers and the body's real length."""
-        connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in self.headers.items():
-            if name.lower() not in UNFORWARDED_HEADERS:
-                connection.putheader(name, value)
-        if body or "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            connection.putheader("Content-Length", str(len(body)))
-        connection.endheaders(body)
 
     def _send_answer(self, response: http.client.HTTPResponse, answer: bytes) -> None:
         """Send the upstream answer to the client, keeping the length a HEAD request announces."""

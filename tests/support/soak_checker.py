@@ -21,6 +21,9 @@ READ = Verb.OTHER
 SETTLED = frozenset({"ok", "TableNotFoundError", "TableAlreadyExistsError", "InvalidTableStateError"})
 """Answers of a call that found no claim of anybody else."""
 
+_LEAVES_CLAIMS = frozenset({"TableNotFoundError"})
+"""Of a name that looks dropped or empty, a drop does not ask whether a create is still to be finished."""
+
 BROKEN = "broken"
 """The answer of a read that found a table and could not read it."""
 
@@ -66,8 +69,11 @@ class Verdict:
         self.answers += other.answers
 
 
-def check_history(calls: Sequence[Call], killed: Sequence[Killed]) -> Verdict:
-    """Tell whether some order of one name's calls, beginning from nothing, explains every answer."""
+def check_history(calls: Sequence[Call], killed: Sequence[Killed], *, generations: bool = False) -> Verdict:
+    """Tell whether some order of one name's calls, beginning from nothing, explains every answer.
+
+    With `generations`, a name may have a live table beside a dropped one whose purge is not over.
+    """
     verdict = Verdict(answers=Counter(f"{call.verb} {call.answer}" for call in calls))
     kept = []
     for call in calls:
@@ -75,7 +81,7 @@ def check_history(calls: Sequence[Call], killed: Sequence[Killed]) -> Verdict:
             kept.append(call)
         else:
             verdict.loose_reads += 1
-    _Replay(kept, killed, verdict).run()
+    _Replay(kept, killed, verdict, generations).run()
     return verdict
 
 
@@ -106,8 +112,10 @@ def windows(calls: Sequence[Call]) -> list[list[Call]]:
 class _Replay:
     """The search, window by window."""
 
-    def __init__(self, calls: Sequence[Call], killed: Sequence[Killed], verdict: Verdict) -> None:
-        self.calls, self.killed, self.verdict = calls, killed, verdict
+    def __init__(
+        self, calls: Sequence[Call], killed: Sequence[Killed], verdict: Verdict, generations: bool
+    ) -> None:
+        self.calls, self.killed, self.verdict, self.generations = calls, killed, verdict, generations
         self.possible: set[Configuration] = {(NOTHING, frozenset())}
         self.begun: frozenset[int] = frozenset()
 
@@ -136,7 +144,7 @@ class _Replay:
 
     def leaves(self, call: Call, left: frozenset[int]) -> frozenset[int]:
         """Return the killed calls that may still take effect once this call did."""
-        if not left or call.verb is READ or call.answer not in SETTLED:
+        if not left or call.verb is READ or call.answer not in SETTLED - _LEAVES_CLAIMS:
             return left
         return frozenset(i for i in left if self.killed[i].settled_by >= call.started)
 
@@ -157,13 +165,13 @@ class _Replay:
                 (then, calls - {i}, self.leaves(window[i], left))
                 for i in calls
                 if must_end is None or window[i].started < must_end
-                for then in successors(window[i], name)
+                for then in successors(window[i], name, self.generations)
             ]
             steps += [
                 (then, calls, left - {i})
                 for i in left
                 if must_end is None or self.killed[i].call.started < must_end
-                for then in successors(self.killed[i].call, name)
+                for then in successors(self.killed[i].call, name, self.generations)
                 if then != name
             ]
             new = [step for step in steps if step not in seen]
@@ -180,12 +188,18 @@ class _Replay:
         return {(name, self.begun) for name in names}
 
 
+_OF_AN_OLDER_GENERATION = {(Verb.PURGE, "ok"), (Verb.UNDROP, "TableNotFoundError")}
+"""What is said of a live table's name while an older generation of it is being purged."""
+
+
 @cache
-def successors(call: Call, name: Name) -> Sequence[Name]:
+def successors(call: Call, name: Name, generations: bool) -> Sequence[Name]:
     """Return the states that the call and its answer allow after `name`."""
     if call.verb is READ:
         matches = name == Name(Kind.LIVE, call.data) if call.answer == "ok" else name.kind is not Kind.LIVE
         return [name] if matches and call.answer != BROKEN else []
+    if generations and (call.verb, call.answer) in _OF_AN_OLDER_GENERATION and name.kind is Kind.LIVE:
+        return [name]
     candidates = {name, NOTHING, Name(Kind.LIVE, call.data), Name(Kind.DROPPED, name)}
     if isinstance(name.data, Name):
         candidates.add(name.data)

@@ -11,6 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.patches import substituted
 
 from relance.catalog.states import new_nonce
 from relance.clock import SystemClock
@@ -255,3 +256,26 @@ def test_one_of_several_racing_first_commits_wins(
     assert len(won) == 1
     assert [type(error) for error in failures] == [VersionTakenError] * 3
     assert lance_tables.committed_version(DIRECTORY, won, after=0) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LanceError(IO): failed to shutdown local writer for t.lance/data/1.lance: LanceError(IO): failed to "
+        "persist temp file to t.lance/data/1.lance",
+        'LanceError(IO): No such file or directory (os error 2) at path "t.lance/data/.tmp1VrCI0"',
+    ],
+)
+def test_staging_into_a_directory_that_is_being_emptied_is_a_conflict(
+    tmp_path: Path, storage: ObjectStorage, text: str
+) -> None:
+    pylance = PylanceTables(storage, lambda directory: f"{tmp_path}/{directory}", OPTIONS)
+
+    def write(*_: object, **__: object) -> Any:
+        raise OSError(text)
+
+    with (
+        substituted("tables.write_fragments", write),
+        pytest.raises(ConcurrentModificationError, match="removed files of"),
+    ):
+        pylance.stage(DIRECTORY, pa.table({"x": [1]}), token=new_nonce(), version=0, options=OPTIONS)

@@ -529,7 +529,7 @@ def control_of(row: Row) -> Control | None:
         InvalidTableStateError: it cannot be understood.
     """
     text = row.control_text
-    return None if text is None else decode_control(text.encode(), name=row.original_id)
+    return None if text is None else decode_control(text.encode(errors="replace"), name=row.original_id)
 
 
 def same_row(snapshot: Snapshot, seen: Row) -> Row:
@@ -665,6 +665,22 @@ class Claim:
         changed = self.row.with_control(control_text(control))
         swap_row(self.context, self.row, lambda snapshot, row: move_row(snapshot, row, changed))
         self.row = changed
+
+    def reread(self) -> bool:
+        """Read the claim as it is now, also when the last change of it got no response; False: it is lost."""
+        if self.row is None:
+            marked = read_control(self.context, self.name)
+            if marked is None or marked.control.token != self.token:
+                return False
+            self.marked = marked
+            return True
+        manifest = self.context.require_manifest(to_do="changing a row")
+        row = manifest.latest().get([self.row.object_id]).get(self.row.object_id)
+        control = None if row is None else control_of(row)
+        if control is None or control.token != self.token:
+            return False
+        self.row = row
+        return True
 
     def is_held(self) -> bool:
         """Look whether the claim is still in the arbiter."""

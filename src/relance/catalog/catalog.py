@@ -121,8 +121,8 @@ class Catalog:
         own = dict(properties or {})
         register.register(self.context, self.table_id(parts), directory, own, overwrite=overwrite)
 
-    def deregister(self, parts: Parts) -> str:
-        """Hide a table until it is registered again, and return its directory."""
+    def deregister(self, parts: Parts) -> str | None:
+        """Hide a table until it is registered again, and return its directory, if it has a valid one."""
         return register.deregister(self.context, self.table_id(parts))[0]
 
     def protect(self, parts: Parts, *, on: bool = True) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from relance.catalog.layout import Memory, check_format, flag_new_root, old_format
-from relance.catalog.manifest.schema import MANIFEST_DIRECTORY, check_flags
+from relance.catalog.manifest.schema import check_flags
 from relance.catalog.manifest.store import Manifest, Snapshot
 from relance.catalog.manifest.table import LanceManifest, ManifestTable
 from relance.catalog.manifest.upkeep import BackgroundUpkeep
@@ -18,7 +18,7 @@ from relance.config import Settings, StorageOptions, parse_properties
 from relance.errors import RelanceError, UnsupportedOperationError
 from relance.identifiers import TableId, parse_table_id
 from relance.lance_io import LanceTables, PylanceTables
-from relance.locations import Root, parse_root, table_directory
+from relance.locations import MANIFEST_DIRECTORY, Root, parse_root, table_directory
 from relance.storage.connect import Connection, connect
 from relance.storage.options import split_options
 from relance.storage.protocol import ObjectStorage

@@ -31,7 +31,7 @@ from relance.catalog.arbiter import (
 )
 from relance.catalog.context import Context, require_writable
 from relance.catalog.copying import show_copy
-from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, read_control
+from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, read_control, read_mark
 from relance.catalog.manifest.row import DROPPED_PREFIX, Row, user_properties
 from relance.catalog.manifest.store import Change, Snapshot, transact
 from relance.catalog.resolve import (
@@ -60,7 +60,9 @@ from relance.catalog.states import (
     counts,
     deleted,
     fence_of,
+    is_deleted,
     new_nonce,
+    plain,
     state_of,
     undid,
 )
@@ -188,7 +190,7 @@ def _drop_home_once(
     try:
         put_mark(context, name, mark, over=None)
     except KeyExistsError:
-        late = _late_mark(context, name, snapshot, marked)
+        late = _late_mark(context, name, snapshot, marked, mark)
         if late is None:
             return None
         try:
@@ -206,7 +208,7 @@ def _drop_home_once(
 
 
 def _late_mark(
-    context: Context, name: str, snapshot: Snapshot | None, marked: Marked | None
+    context: Context, name: str, snapshot: Snapshot | None, marked: Marked | None, ours: Mark
 ) -> Version | None:
     """Return the version of a late marker, which a drop replaces; None to look again.
 
@@ -218,7 +220,10 @@ def _late_mark(
         OutcomeUnknownError: another client may have undone this drop already.
     """
     home = inspect_name(context, name, bodies=Bodies.ALL)
-    if home.mark is None or after_of(home.marked) != after_of(marked):
+    mark = home.mark
+    if mark is None and home.marker is not None:
+        mark = read_mark(context, name, home.marker)  # the look did not need its body
+    if mark is None or mark.id == ours.id or not _is_first_since(mark, home.marked, marked):
         raise _in_doubt(name)
     if not home.is_live:
         raise not_found(context, NameState(TableId((), name), snapshot, None, home, ()))
@@ -228,6 +233,17 @@ def _late_mark(
         return context.storage.read(name + MARKER_SUFFIX).version
     except KeyNotFoundError as cause:
         raise _in_doubt(name) from cause
+
+
+def _is_first_since(mark: Mark, now: Marked | None, then: Marked | None) -> bool:
+    """Tell whether no drop ended between two looks at the arbiter, the later of which goes with a marker."""
+    now = plain(now)
+    if now is None or not is_deleted(now):
+        return undid(now) == undid(then)
+    if mark.is_foreign:
+        return now.state is State.DELETED and after_of(now) == after_of(then)
+    # The marker names the deletion that had ended last when its drop began.
+    return mark.id == now.control.id and mark.after == undid(then)
 
 
 def _in_doubt(name: str) -> OutcomeUnknownError:
@@ -351,12 +367,13 @@ def _drop_row(context: Context, table_id: TableId, ttl: timedelta | None) -> Dro
         snapshot.get([str(table_id), *_ids_above(table_id.parts), DROPPED_PREFIX + deletion_id])
         row = require_row(context, snapshot, table_id)
         refuse_protected(row)
+        directory = require_directory(row)
         retention = ttl if ttl is not None else ttl_of(context, snapshot, row)
         # Refused before the store is asked for its time, which may write a file.
         drop_properties(deletion_id, context.clock.now(), retention)
         deleted_at = context.store_now()
         control = row_deletion(deletion_id, deleted_at, retention)
-        dropped = Dropped(row.location or "", row.properties, deletion_id, deleted_at, retention)
+        dropped = Dropped(directory, row.properties, deletion_id, deleted_at, retention)
         return move_row(snapshot, row, row.dropped(deletion_id, control_text(control))), dropped
 
     return transact(manifest, plan)

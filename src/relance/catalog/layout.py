@@ -17,7 +17,6 @@ from typing import Protocol
 
 from relance.catalog.states import (
     FORMAT,
-    MARKER_MAX_BYTES,
     SHORT_MAX_BYTES,
     TOMBSTONE_MAX_BYTES,
     Mark,
@@ -43,6 +42,7 @@ from relance.errors import (
     RelanceError,
     TableBranchNotFoundError,
 )
+from relance.foreign_json import parse_json
 from relance.identifiers import why_unusable
 from relance.locations import (
     CONTROL_SUFFIX,
@@ -59,7 +59,7 @@ from relance.locations import (
     table_file,
 )
 from relance.storage.at_once import map_at_once
-from relance.storage.protocol import Level, ObjectInfo, ObjectStorage
+from relance.storage.protocol import BODY_MAX_BYTES, Level, ObjectInfo, ObjectStorage
 from relance.storage.readback import create_once, replace_once
 
 SIGNS = (CREATING_SUFFIX, DECLARED_SUFFIX, DEREGISTERED_SUFFIX)
@@ -387,7 +387,7 @@ def read_mark(catalog: Surroundings, name: str, listed: ObjectInfo | None = None
     Raises:
         InvalidTableStateError: it was written by the first format.
     """
-    if listed is not None and listed.size > MARKER_MAX_BYTES:
+    if listed is not None and listed.size > BODY_MAX_BYTES:
         return Mark(modified=_time(catalog, listed.modified))  # no marker is that long: its body is not read
     try:
         stored = catalog.storage.read(name + MARKER_SUFFIX)
@@ -865,20 +865,20 @@ def stated_format(storage: ObjectStorage) -> int | None:
     except KeyNotFoundError:
         return None
     try:
-        stated = json.loads(body)["format"]
+        stated = parse_json(body)["format"]
     except (ValueError, TypeError, KeyError):
         stated = None
-    if stated not in (1, FORMAT):
+    if type(stated) is not int or stated not in (1, FORMAT):
         raise InvalidTableStateError(
             f"the root {storage.name} has the unknown format {stated!r}. Nothing was changed; use the "
             "release that wrote it"
         )
-    return int(stated)
+    return stated
 
 
 def _has_marker_of_format_1(storage: ObjectStorage) -> bool:
     """Tell whether a marker is there that the first format wrote, which had no arbiter beside it."""
-    keys = {info.key for info in storage.list_level("").files if info.size <= MARKER_MAX_BYTES}
+    keys = {info.key for info in storage.list_level("").files if info.size <= BODY_MAX_BYTES}
     markers = sorted(
         key
         for key in keys
@@ -888,8 +888,8 @@ def _has_marker_of_format_1(storage: ObjectStorage) -> bool:
     def is_old(key: str) -> bool:
         try:
             return is_format_1(storage.read(key).body)
-        except KeyNotFoundError:
-            return False
+        except (KeyNotFoundError, PermissionDeniedError, InvalidTableStateError):
+            return False  # a look at its table reports it
 
     return any(map_at_once(storage, is_old, markers))
 

@@ -9,7 +9,6 @@ conversion may use the root.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,13 +28,11 @@ from relance.catalog.layout import (
     stated_format,
 )
 from relance.catalog.manifest.row import FORMAT_1_KEYS, ObjectType, Row, decode_row
-from relance.catalog.manifest.schema import MANIFEST_DIRECTORY
 from relance.catalog.manifest.store import Change, Manifest, Snapshot, transact
 from relance.catalog.repair import migrate_markers
 from relance.catalog.resolve import MAX_DIRECTORY_BYTES
 from relance.catalog.states import (
     FORMAT,
-    ID_MAX_LENGTH,
     Control,
     Mark,
     Marked,
@@ -44,6 +41,7 @@ from relance.catalog.states import (
     control_text,
     encode_control,
     encode_mark,
+    is_deletion_id,
     is_format_1,
     new_nonce,
     purging,
@@ -51,12 +49,14 @@ from relance.catalog.states import (
 )
 from relance.clock import from_millis
 from relance.errors import InvalidTableStateError, KeyNotFoundError, RelanceError, TableNotFoundError
+from relance.foreign_json import parse_json
 from relance.identifiers import TableId
 from relance.lance_io import named_files
 from relance.locations import (
     CONTROL_SUFFIX,
     DEREGISTERED_FILE,
     DEREGISTERED_SUFFIX,
+    MANIFEST_DIRECTORY,
     MARKER_SUFFIX,
     RESERVED_FILE,
     table_directory,
@@ -174,7 +174,7 @@ def decode_old(body: bytes, what: str, modified: datetime | None = None) -> OldM
     if len(body) <= 64 and (short := _SHORT.fullmatch(body)):
         return OldMarker(OldState((short[1] or b"cleared").decode()), before=OldState.CLEARED)
     try:
-        fields = json.loads(body)
+        fields = parse_json(body)
         deleted_at, ttl = fields["deleted_at_ms"], fields["ttl_ms"]
         marker = OldMarker(
             OldState(fields["state"]),
@@ -399,7 +399,7 @@ def _purged(marker: OldMarker) -> Control:
 
 def _id(marker: OldMarker) -> str:
     """Return the deletion id if a file can hold it; those of rows may be longer."""
-    return marker.deletion_id if 0 < len(marker.deletion_id) <= ID_MAX_LENGTH else new_nonce()
+    return marker.deletion_id if is_deletion_id(marker.deletion_id) else new_nonce()
 
 
 def _is_committed(context: Context, directory: str, marker: OldMarker) -> bool:

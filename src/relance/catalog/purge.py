@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -20,6 +20,7 @@ from relance.catalog.arbiter import (
     ATTEMPTS,
     Claim,
     HomeState,
+    Lease,
     SwapLostError,
     begin_lease,
     busy,
@@ -50,17 +51,19 @@ from relance.catalog.layout import (
 )
 from relance.catalog.manifest.row import ObjectType, Row
 from relance.catalog.manifest.store import Change, Snapshot
-from relance.catalog.register import check_directory
 from relance.catalog.rename import decide
 from relance.catalog.resolve import (
     Generation,
     NameState,
+    Unreadable,
     all_generations,
     fence_is_up,
     generation_at_home,
     generation_of_row,
     is_expired,
+    look_for_dropped,
     not_found,
+    period_end,
     require_directory,
     state_of_name,
 )
@@ -87,8 +90,10 @@ from relance.errors import (
     KeyNotFoundError,
     PermissionDeniedError,
     RelanceError,
+    ServiceUnavailableError,
     TableNotFoundError,
 )
+from relance.foreign_json import parse_json
 from relance.identifiers import TableId, why_unusable
 from relance.locations import TABLE_SUFFIX, VERSION_HINT, VERSIONS_DIRECTORY
 from relance.storage.at_once import map_at_once
@@ -239,6 +244,11 @@ class Ready:
         assert self.home.marked is not None  # the look adopted what was not ours
         return self.home.marked
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether no other purge had claimed it, which may have deleted something."""
+        return self.generation.control.state is not State.PURGING
+
 
 def make_ready(
     context: Context,
@@ -344,15 +354,20 @@ def _hint_written(context: Context, directory: str, inside: Inside) -> datetime 
     return None if modified is None else context.clock.at_store(modified)
 
 
-def too_early(context: Context, generation: Generation, written: datetime | None) -> InvalidTableStateError:
+class NotDueError(InvalidTableStateError):
+    """A purge has nothing to do: the table is live, its period did not end, or others use its files."""
+
+
+def too_early(context: Context, generation: Generation, written: datetime | None) -> NotDueError:
     """Return the error for a table whose retention period did not end."""
     status = generation.status(context)
     when = status.purge_after.strftime("%Y-%m-%d %H:%M:%S UTC") if status.purge_after else "never"
     because = ""
     if written is not None and generation.dropped_at is not None and written > generation.dropped_at:
-        when = (written + generation.ttl(context)).strftime("%Y-%m-%d %H:%M:%S UTC")
+        due = period_end(written, generation.ttl(context))
+        when = due.strftime("%Y-%m-%d %H:%M:%S UTC") if due is not None else "never"
         because = " (another client wrote to it after the drop, which restarts the period)"
-    return InvalidTableStateError(
+    return NotDueError(
         f"table id '{generation.table_id}' can be undropped until {when}{because}: purge it after that, "
         "or pass force=True to purge it now"
     )
@@ -370,7 +385,7 @@ def _refuse_shared(context: Context, snapshot: Snapshot | None, directory: str, 
         if row.is_home and row.original_id == table_id.name:
             continue
         first = ": purge that one first" if row.is_dropped else ""
-        raise InvalidTableStateError(
+        raise NotDueError(
             f"nothing was purged: the files of table id '{table_id}' at '{directory}' also belong to "
             f"'{row.original_id}' (location '{row.location}'){first}"
         )
@@ -391,7 +406,7 @@ def _row_ready(context: Context, generation: Generation, *, force: bool, count_t
         if control.state is not State.PURGING and not force and not is_expired(context, generation):
             raise too_early(context, generation, None)
         return Ready(generation, Inside((), 0), None, keeps_files=True)
-    directory = check_directory(require_directory(row))
+    directory = require_directory(row)
     written = _newest_write(context, directory)
     if control.state is not State.PURGING:
         if generation.dropped_at is None:
@@ -462,6 +477,14 @@ class _Held:
         """Whether its files are known, and may all be deleted at once."""
         return self.ready.inside.files is not None and not self.done.options.rate_limit
 
+    @property
+    def can_be_released(self) -> bool:
+        """Whether the purge failed while nothing that it sent can still take effect."""
+        error = None if self.result is None else self.result.error
+        if error is None or isinstance(error, SwapLostError):
+            return False  # it is over, or another client has the claim
+        return not (self.deleting and isinstance(error, ServiceUnavailableError))
+
     def fail(self, error: RelanceError, left: tuple[str, ...] = ()) -> None:
         self.result = self.done.result(left=left, error=error)
 
@@ -522,44 +545,64 @@ def _groups(ready: Sequence[Ready], numbers: Sequence[int], options: PurgeOption
 def _purge_group(context: Context, group: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
     snapshot = context.latest()
     lease = begin_lease(context)  # it counts from before the request, whose response may come late
-    swaps = [
-        (table.table_id.name, purging(table.marked, context.timing, upto=table.upto), table.marked)
-        for table in group
+    tables = [
+        _Held(ready, _file_claim(context, ready, lease), Progress(tuple(ready.table_id.parts), options))
+        for ready in group
     ]
-    outcomes = swap_files(context, swaps)
-    begun: list[_Held | PurgeResult] = []
-    for table, outcome in zip(group, outcomes, strict=True):
-        done = Progress(tuple(table.table_id.parts), options)
-        if isinstance(outcome, RelanceError):
-            begun.append(done.result(error=outcome))
-        else:
-            begun.append(_Held(table, Claim(context, table.table_id.name, lease, outcome), done))
-    held = [table for table in begun if isinstance(table, _Held)]
-    try:
+    with _releasing(context, tables):
+        swaps = [(table.claim.name, table.claim.control, table.ready.marked) for table in tables]
+        for table, outcome in zip(tables, swap_files(context, swaps), strict=True):
+            if isinstance(outcome, RelanceError):
+                table.fail(outcome)
+            else:
+                table.claim.marked = outcome
+        held = _going_on(tables)
         with context.storage.reserve(len(held)):  # for their tombstones
             _purge_held(context, held, snapshot)
+    return [table.ended for table in tables]
+
+
+def _file_claim(context: Context, ready: Ready, lease: Lease) -> Claim:
+    """Return a purge's claim in the arbiter's file, which is still to be written over what was read."""
+    over = ready.marked
+    claimed = Marked(purging(over, context.timing, upto=ready.upto), over.version)
+    return Claim(context, ready.table_id.name, lease, claimed)
+
+
+@contextmanager
+def _releasing(context: Context, tables: Sequence[_Held]) -> Iterator[None]:
+    """Release the claims of tables whose purge fails or is stopped, even while they are being taken."""
+    try:
+        yield
     except BaseException:
-        _release(context, held)
+        _release(context, [table for table in tables if table.result is None or table.can_be_released])
         raise
-    return [table.ended if isinstance(table, _Held) else table for table in begun]
+    _release(context, [table for table in tables if table.can_be_released])
 
 
 def _release(context: Context, tables: Sequence[_Held]) -> None:
-    """Give claims back when a purge is stopped: as they were, or for the next purge to go on at once."""
-    for table in tables:
-        if table.result is not None:
-            continue
-        with suppress(RelanceError):
-            if table.deleting:
-                table.claim.swap(replace(table.claim.control, nonce=new_nonce(), stopped=True))
-            else:
-                table.claim.swap(_given_back(table.claim.control))
+    """Give claims back: as they were if nothing was deleted, else for the next purge to go on at once."""
+    map_at_once(context.storage, lambda table: _release_one(context, table), tables)
+
+
+def _release_one(context: Context, table: _Held) -> None:
+    claim = table.claim
+    if claim.control.state is not State.PURGING:
+        return  # it was given back
+    with suppress(RelanceError):
+        if not claim.reread():
+            return
+        control = claim.control
+        if table.deleting or not table.ready.is_fresh:
+            claim.swap(replace(control, nonce=new_nonce(), stopped=True))
+        else:
+            claim.swap(_given_back(control))
 
 
 def _given_back(control: Control) -> Control:
     """Return what a purge's claim was taken from, as a new body."""
     assert control.before is not None  # a claim says what it was taken from
-    return replace(control.before, nonce=new_nonce(), after=None, fence=None)
+    return replace(control.before, nonce=new_nonce(), fence=None)  # a purge waits until the fence is down
 
 
 def _purge_held(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -> None:
@@ -579,7 +622,7 @@ def _look_again(context: Context, table: _Held) -> None:
         # The arbiter is not read: while the lease lasts nobody else changes it.
         home = inspect_name(context, claim.name, versions=True)
         control, newest, listed = claim.control, home.newest, before.home.newest
-        fresh = before.marked.state is not State.PURGING
+        fresh = before.is_fresh
         younger = newest is not None and _is_younger(newest, control.upto)
         still_there = (newest is not None and not younger) or (fresh and listed is None and home.reserved)
         if fresh and younger and newest is not None and listed is not None:
@@ -587,9 +630,7 @@ def _look_again(context: Context, table: _Held) -> None:
         if home.marker is None and still_there and not _was_strict(context, control):
             claim.swap(cleared(undid=control.id))
             table.fail(
-                InvalidTableStateError(
-                    f"table id '{claim.name}' was undropped by another client; nothing was purged"
-                )
+                NotDueError(f"table id '{claim.name}' was undropped by another client; nothing was purged")
             )
         elif fresh and younger and still_there:
             claim.swap(_given_back(control))
@@ -798,18 +839,21 @@ def _purge_row(context: Context, ready: Ready, options: PurgeOptions) -> PurgeRe
     """Claim the row, delete the files and then the row; a failure is part of the result."""
     done = Progress(tuple(ready.table_id.parts), options)
     try:
-        claim = claim_row(context, ready.generation)
+        claim = _row_claim(context, ready.generation)
     except RelanceError as failure:
         return done.result(error=failure)
-    return finish_row(context, ready, claim, done)
+    table = _Held(ready, claim, done)
+    with _releasing(context, [table]):
+        try:
+            _take_row(context, ready.generation, claim)
+            _finish_row(context, table)
+        except RelanceError as failure:
+            table.fail(failure)
+    return table.ended
 
 
-def claim_row(context: Context, generation: Generation, token: str | None = None) -> Claim:
-    """Take a generation for purging, under a token of its own or one that several know.
-
-    Raises:
-        SwapLostError: another client changed the row first.
-    """
+def _row_claim(context: Context, generation: Generation, token: str | None = None) -> Claim:
+    """Return a purge's claim on a row, which is still to be written; without a token it gets its own."""
     row = generation.row
     assert row is not None  # the caller looked
     lease, nonce = begin_lease(context), new_nonce()
@@ -824,49 +868,51 @@ def claim_row(context: Context, generation: Generation, token: str | None = None
         since=seconds(context.store_now()),
         before=before,
     )
-    mine = row.with_control(control_text(claimed))
+    return Claim(context, str(generation.table_id), lease, None, row.with_control(control_text(claimed)))
+
+
+def _take_row(context: Context, generation: Generation, claim: Claim) -> None:
+    """Write the claim.
+
+    Raises:
+        SwapLostError: another client changed the row first.
+    """
+    row, mine = generation.row, claim.row
+    assert row is not None  # the caller looked
+    assert mine is not None  # it is a claim on a row
     swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, mine))
-    return Claim(context, str(generation.table_id), lease, None, mine)
 
 
-def finish_row(context: Context, ready: Ready, claim: Claim, done: Progress) -> PurgeResult:
-    """Delete the files of a generation that was claimed, then its row; a failure is part of the result."""
+def _finish_row(context: Context, table: _Held) -> None:
+    """Delete the files of a generation that was claimed, then its row."""
+    ready, claim = table.ready, table.claim
     row = claim.row
     assert row is not None  # a row was claimed
-    deleting = False
-    try:
-        keeps_files = ready.keeps_files
-        if row.object_type == ObjectType.TABLE and keeps_files:
-            # Of two names that go at once, the one that goes last takes the files.
-            keeps_files = _remove_shared_row(context, claim)
-            if keeps_files:
-                return done.result()
-        if row.object_type == ObjectType.TABLE and not keeps_files:
-            directory = require_directory(row)
-            written = _newest_write(context, directory)
-            late = written is not None and (ready.upto is None or seconds(written) > ready.upto)
-            if late and not ready.keeps_files:
-                claim.swap(_given_back(claim.control))
-                raise ConcurrentModificationError(
-                    f"table id '{claim.name}' was written to by another client; nothing was purged"
-                )
-            deleting = True
-            left = delete_directory(context, directory, before_batch=claim.ensure, done=done)
-            if left:
-                return done.result(left=left, error=_incomplete(claim.name, left))
-            claim.ensure()
-        held = claim.row
-        assert held is not None  # a row was claimed
-        swap_row(context, held, _remove_row)
-    except RelanceError as failure:
-        return done.result(error=failure)
-    except BaseException:
-        with suppress(RelanceError):
-            control = claim.control
-            stopped = replace(control, nonce=new_nonce(), stopped=True)
-            claim.swap(stopped if deleting else _given_back(control))
-        raise
-    return done.result()
+    keeps_files = ready.keeps_files
+    if row.object_type == ObjectType.TABLE and keeps_files:
+        # Of two names that go at once, the one that goes last takes the files.
+        keeps_files = _remove_shared_row(context, claim)
+        if keeps_files:
+            table.result = table.done.result()
+            return
+    if row.object_type == ObjectType.TABLE:
+        directory = require_directory(row)
+        written = _newest_write(context, directory)
+        late = written is not None and (ready.upto is None or seconds(written) > ready.upto)
+        if late and not ready.keeps_files:
+            raise ConcurrentModificationError(
+                f"table id '{claim.name}' was written to by another client; nothing was purged"
+            )
+        table.deleting = True
+        left = delete_directory(context, directory, before_batch=claim.ensure, done=table.done)
+        if left:
+            table.fail(_incomplete(claim.name, left), left)
+            return
+        claim.ensure()
+    held = claim.row
+    assert held is not None  # a row was claimed
+    swap_row(context, held, _remove_row)
+    table.result = table.done.result()
 
 
 def _remove_shared_row(context: Context, claim: Claim) -> bool:
@@ -924,10 +970,10 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
     raise not_found(context, state)
 
 
-def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> InvalidTableStateError:
+def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> NotDueError:
     deregistered = home is not None and home.is_live and home.deregistered
     state = "deregistered, not dropped" if deregistered else "live"
-    return InvalidTableStateError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
+    return NotDueError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
 
 
 def purge_generations(
@@ -973,7 +1019,7 @@ def recover_trash(context: Context) -> list[str]:
 
     def may_delete(prefix: str, record: str) -> bool:
         try:
-            fields = json.loads(record)
+            fields = parse_json(record)
             marked = read_control(context, fields["name"])
         except (ValueError, TypeError, KeyError, RelanceError):
             return False
@@ -1027,8 +1073,10 @@ def purge_tables(
         require_moment(deleted_before, what="deleted_before")
     results: list[PurgeResult] = []
     chosen: list[Generation] = []
+    unreadable: list[Unreadable] = []
     if table_ids is None:
-        chosen = [each for each in all_generations(context, abandoned=True) if is_due(context, each)]
+        dropped, unreadable = look_for_dropped(context, abandoned=True)
+        chosen = [each for each in dropped if is_due(context, each)]
         if not dry_run:
             chosen = [each for each in chosen if _still_dropped(context, each)]
     for table_id in table_ids or ():
@@ -1044,9 +1092,8 @@ def purge_tables(
         results += purge_generations(context, chosen, options)
     if table_ids is None:
         # Written to since: it is not due after all, which is no failure of a purge of everything.
-        results = [
-            each for each in results if not isinstance(each.error, InvalidTableStateError) or each.left
-        ]
+        results = [each for each in results if not isinstance(each.error, NotDueError) or each.left]
+        results += [PurgeResult(each.id, error=each.error, dry_run=dry_run) for each in unreadable]
         if not dry_run:
             _purge_namespaces(context, deleted_before, options)
             settle_visible(context)
@@ -1132,8 +1179,9 @@ def list_purgable(context: Context, deleted_before: datetime | None) -> list[Gen
             continue
         if deleted_before is not None and not _dropped_before(generation, deleted_before):
             continue
-        if is_expired(context, generation, _newest_write(context, generation.directory)):
-            due.append(generation)
+        with suppress(TableNotFoundError):  # its row leads nowhere: scrub() reports it
+            if is_expired(context, generation, _newest_write(context, generation.directory)):
+                due.append(generation)
     return due
 
 
@@ -1231,19 +1279,18 @@ def finish_shared(context: Context, shared: SharedPurge, options: PurgeOptions) 
         if not _is_ours(generation.control, shared):
             raise _lost(shared)
         if generation.row is not None:
-            ready = Ready(generation, Inside(None, 0), shared.upto)
-            return finish_row(context, ready, claim_row(context, generation), done)
+            return _purge_row(context, Ready(generation, Inside(None, 0), shared.upto), options)
         home = generation.home
         assert home is not None  # either decides
         assert home.marked is not None  # it is claimed
         ready = Ready(generation, Inside(None, 0), home.marked.control.upto)
         snapshot, lease = context.latest(), begin_lease(context)
-        mine = swap_file(
-            context, home.name, purging(home.marked, context.timing, upto=ready.upto), over=home.marked
-        )
-        held = _Held(ready, Claim(context, home.name, lease, mine), done)
-        _end(context, [held], snapshot)
-        return held.ended
+        claim = _file_claim(context, ready, lease)
+        table = _Held(ready, claim, done)
+        with _releasing(context, [table]):
+            claim.marked = swap_file(context, home.name, claim.control, over=home.marked)
+            _end(context, [table], snapshot)
+        return table.ended
     except RelanceError as error:
         return done.result(error=error)
 
@@ -1273,7 +1320,7 @@ def _claim_shared(context: Context, generation: Generation, shared: SharedPurge)
     if generation.row is not None:
         if not ours:
             generation = make_ready(context, generation, force=shared.force).generation
-        claim_row(context, generation, shared.token)
+        _take_row(context, generation, _row_claim(context, generation, shared.token))
         return
     if not ours:
         generation = make_ready(context, generation, force=shared.force).generation

@@ -20,7 +20,6 @@ from relance.catalog.arbiter import (
 from relance.catalog.context import Context
 from relance.catalog.layout import Bodies, inspect_name, put_sign
 from relance.catalog.manifest.row import ObjectType, Row
-from relance.catalog.manifest.schema import MANIFEST_DIRECTORY
 from relance.catalog.manifest.store import Change, Snapshot, transact
 from relance.catalog.resolve import (
     NameState,
@@ -29,7 +28,6 @@ from relance.catalog.resolve import (
     lance_properties,
     not_found,
     refuse_protected,
-    require_directory,
     require_row,
 )
 from relance.catalog.states import Situation, new_nonce
@@ -45,20 +43,21 @@ from relance.identifiers import DELIMITER, TableId, why_unusable
 from relance.locations import (
     DEREGISTERED_FILE,
     DEREGISTERED_SUFFIX,
-    POLICY_DIRECTORY,
     RESERVED_FILE,
     TABLE_SUFFIX,
     VERSIONS_DIRECTORY,
     table_directory,
     table_file,
+    table_location,
 )
 from relance.storage.probe import require_create_only
-from relance.storage.protocol import OWN_DIRECTORY
 from relance.storage.readback import create_once
 
 
-def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]]:
+def deregister(context: Context, table_id: TableId) -> tuple[str | None, dict[str, str]]:
     """Hide the table until it is registered again; return its directory and properties.
+
+    A row whose location is never followed can be removed in this way: it has no directory.
 
     Raises:
         TableNotFoundError: there is no such table, or it is hidden already.
@@ -67,7 +66,7 @@ def deregister(context: Context, table_id: TableId) -> tuple[str, dict[str, str]
     snapshot = context.latest(writing=True)
     if snapshot is not None and not home_counts(context, snapshot, table_id):
         row = _deregister_row(context, table_id)
-        return require_directory(row), row.properties
+        return row.normalized_location, row.properties
     name = table_id.name
     rows = [] if snapshot is None else home_rows(snapshot, name)
     refuse_protected(rows[0] if rows else None)
@@ -204,20 +203,6 @@ def _stale_home_rows(snapshot: Snapshot, directory: str) -> list[str]:
     return removed
 
 
-def check_directory(directory: str) -> str:
-    """Return a table's directory if it is one that a table may have.
-
-    Raises:
-        InvalidInputError: it is the root, the manifest, or outside the root.
-    """
-    parts = directory.split("/")
-    if not directory or any(part in {"", ".", ".."} for part in parts) or "\0" in directory:
-        raise InvalidInputError(f"location {directory!r} is not a directory below the root")
-    if parts[0] in {MANIFEST_DIRECTORY, POLICY_DIRECTORY, OWN_DIRECTORY}:
-        raise InvalidInputError(f"location {directory!r} is reserved for the catalog")
-    return directory
-
-
 def check_location(context: Context, snapshot: Snapshot, table_id: TableId, directory: str) -> None:
     """Check that a table may be registered in a directory, as things are now.
 
@@ -225,10 +210,11 @@ def check_location(context: Context, snapshot: Snapshot, table_id: TableId, dire
         InvalidInputError: the directory cannot be a table's, or is another table's.
         TableNotFoundError: there is no table data in it.
     """
-    check_directory(directory)
-    if any(character in directory for character in "%#?"):
+    if table_location(directory) != directory:
+        raise InvalidInputError(f"location {directory!r} is not a directory below the root")
+    if "%" in directory:
         raise InvalidInputError(
-            f"location {directory!r} contains one of the characters % # ?, which Lance URIs do not allow"
+            f"location {directory!r} contains the character %, which Lance URIs do not allow"
         )
     inside = (f"{directory}/{VERSIONS_DIRECTORY}/", f"{directory}/{RESERVED_FILE}")
     if not context.storage.which_exist(inside):

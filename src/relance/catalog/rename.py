@@ -39,6 +39,7 @@ from relance.catalog.resolve import (
     new_directory,
     not_found,
     refuse_protected,
+    require_directory,
     require_row,
 )
 from relance.catalog.states import Mark, Marked, cleared, new_nonce, undid
@@ -83,6 +84,7 @@ def _rename_row(context: Context, table_id: TableId, target: TableId) -> None:
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         row = require_row(context, snapshot, table_id)
+        require_directory(row)
         renamed = row.renamed(str(target))
         freed = free_name(context, snapshot, target.parts, renamed)
         moved = move_row(snapshot, row, renamed)

@@ -61,7 +61,7 @@ from relance.catalog.purge import (
     recover_trash,
 )
 from relance.catalog.rename import decide, take_back
-from relance.catalog.resolve import Generation, fence_is_up, generation_of_row
+from relance.catalog.resolve import Generation, fence_is_up, generation_of_row, require_directory
 from relance.catalog.states import (
     Mark,
     Marked,
@@ -78,11 +78,11 @@ from relance.catalog.states import (
 )
 from relance.errors import (
     ConcurrentModificationError,
-    InvalidInputError,
     InvalidTableStateError,
     KeyExistsError,
     OutcomeUnknownError,
     RelanceError,
+    TableNotFoundError,
 )
 from relance.identifiers import DELIMITER, TableId
 from relance.locations import (
@@ -327,15 +327,16 @@ def _look_at_manifest(context: Context, manifest: Manifest) -> Findings:
 
 
 def _look_at_rows(context: Context, snapshot: Snapshot, rows: list[Row]) -> Findings:
-    from relance.catalog.register import check_directory
-
     tables = [row for row in rows if row.object_type == ObjectType.TABLE]
     placed: list[Row] = []
     for row in tables:
         try:
-            check_directory(row.normalized_location or "")
-        except InvalidInputError as error:
-            remedy = "deregister it: its location is not valid for a table, and its files are never deleted"
+            require_directory(row)
+        except TableNotFoundError as error:
+            remedy = (
+                f"{'remove its row with Lance' if row.is_dropped else 'deregister it'}: its location is not "
+                "valid for a table, and is never followed"
+            )
             yield Finding(row.object_id, Problem.BAD_LOCATION, remedy, error=error), None
         else:
             placed.append(row)

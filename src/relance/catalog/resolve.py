@@ -47,15 +47,17 @@ from relance.catalog.states import (
 from relance.errors import (
     ConcurrentModificationError,
     InternalError,
+    InvalidInputError,
     InvalidTableStateError,
     NamespaceNotFoundError,
+    PermissionDeniedError,
     RelanceError,
     TableAlreadyExistsError,
     TableNotFoundError,
     UnsupportedOperationError,
 )
 from relance.identifiers import DELIMITER, TableId, parse_namespace_id
-from relance.locations import RESERVED_FILE, VERSIONS_DIRECTORY, table_directory
+from relance.locations import RESERVED_FILE, VERSIONS_DIRECTORY, table_directory, table_location
 from relance.storage.at_once import map_at_once
 from relance.storage.protocol import ObjectStorage
 
@@ -152,9 +154,12 @@ class Generation:
 
     @property
     def directory(self) -> str:
-        if self.row is None:
-            return table_directory(self.table_id.name)
-        return self.row.location or ""
+        """Where its files are.
+
+        Raises:
+            TableNotFoundError: its row leads to no place below the root.
+        """
+        return table_directory(self.table_id.name) if self.row is None else require_directory(self.row)
 
     @property
     def name(self) -> str:
@@ -168,10 +173,7 @@ class Generation:
         """Return the status as users see it."""
         control = _dropped_control(self.control)
         deleted_at = self.dropped_at or control.deleted_at or context.clock.now()
-        try:
-            due = deleted_at + self.ttl(context)
-        except OverflowError:
-            due = None
+        due = period_end(deleted_at, self.ttl(context))
         return SoftDeleted(
             id=tuple(self.table_id.parts),
             deleted_at=deleted_at,
@@ -181,6 +183,14 @@ class Generation:
             state=self.control.state.value,
             cascade_id=self.row.cascade if self.row is not None else None,
         )
+
+
+def period_end(begin: datetime, period: timedelta) -> datetime | None:
+    """Return when a period ends; None if no calendar has that day."""
+    try:
+        return begin + period
+    except OverflowError:
+        return None
 
 
 def _dropped_control(control: Control) -> Control:
@@ -281,12 +291,13 @@ def require_directory(row: Row) -> str:
     Raises:
         TableNotFoundError: its location is not below the root.
     """
-    if row.normalized_location is None:
+    try:
+        return table_location(row.location or "")
+    except InvalidInputError as cause:
         raise TableNotFoundError(
-            f"table id '{row.original_id}' has no valid location in the manifest; run scrub() for repair "
-            "options"
-        )
-    return row.normalized_location
+            f"table id '{row.original_id}' has no valid location in the manifest ({cause.detail}); "
+            "run scrub() for repair options"
+        ) from cause
 
 
 def _home_row(manifest: Manifest, name: str) -> Row | None:
@@ -400,19 +411,21 @@ def _generations_of(
 ) -> Iterator[Generation]:
     if snapshot is not None:
         dropped = snapshot.dropped(str(table_id))
-        yield from _of_rows([*dropped, *([row] if row is not None and row.is_reviving else [])])
+        of_rows = _of_rows([*dropped, *([row] if row is not None and row.is_reviving else [])])
+        yield from (each for each in of_rows if isinstance(each, Generation))
     if home is not None and (generation := generation_at_home(context, home)) is not None:
         yield generation
 
 
-def _of_rows(rows: Sequence[Row]) -> Iterator[Generation]:
+def _of_rows(rows: Sequence[Row]) -> Iterator[Generation | Unreadable]:
     for row in rows:
         if row.object_type != ObjectType.TABLE or row.is_home:
             continue
         try:
             control = control_of(row)
-        except InvalidTableStateError:
-            continue  # scrub() reports it
+        except InvalidTableStateError as error:
+            yield Unreadable(row.original_parts, error)
+            continue
         if control is not None:
             yield generation_of_row(row, control)
 
@@ -458,12 +471,27 @@ def generation_at_home(context: Context, home: NameSnapshot, *, abandoned: bool 
     return Generation(table_id, unadopted, mark.modified, home=home)
 
 
-@rereading
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A table that may be dropped, of which nobody can tell because its arbiter is damaged."""
+
+    id: tuple[str, ...]
+    error: RelanceError
+
+
 def all_generations(context: Context, *, abandoned: bool = False) -> list[Generation]:
     """Return the dropped generations of all tables, oldest first; damaged ones are left to scrub().
 
     For a purge run also `abandoned` ones, of which a purge has left no version.
     """
+    return look_for_dropped(context, abandoned=abandoned)[0]
+
+
+@rereading
+def look_for_dropped(
+    context: Context, *, abandoned: bool = False
+) -> tuple[list[Generation], list[Unreadable]]:
+    """Return the same, and the tables whose arbiter cannot be understood; one hides no other."""
     snapshot = context.latest()
     names: set[str] = set()
     if context.dir_listing:
@@ -471,22 +499,22 @@ def all_generations(context: Context, *, abandoned: bool = False) -> list[Genera
         names |= listing.hidden() & (listing.directories | listing.markers.keys())
         if abandoned:
             names |= listing.claimed()  # a purge that died may have removed directory and marker
-    found: list[Generation] = []
+    looks: list[Generation | Unreadable | None] = []
     if snapshot is not None:
         rows = snapshot.dropped()
         names |= {row.original_id for row in rows if row.is_home}
-        found += _of_rows([*rows, *snapshot.reviving()])
+        looks += _of_rows([*rows, *snapshot.reviving()])
 
-    def look(name: str) -> Generation | None:
+    def look(name: str) -> Generation | Unreadable | None:
         try:
             home = inspect_name(context, name, bodies=Bodies.ALL)
             return generation_at_home(context, home, abandoned=abandoned)
-        except InvalidTableStateError:
-            return None  # scrub() reports it
+        except (InvalidTableStateError, PermissionDeniedError) as error:
+            return Unreadable((name,), error)
 
-    at_home = map_at_once(context.storage, look, sorted(names))
-    found += [generation for generation in at_home if generation is not None]
-    return _in_order(found)
+    looks += map_at_once(context.storage, look, sorted(names))
+    found = [each for each in looks if isinstance(each, Generation)]
+    return _in_order(found), [each for each in looks if isinstance(each, Unreadable)]
 
 
 def _in_order(generations: Sequence[Generation] | Iterator[Generation]) -> list[Generation]:
@@ -538,10 +566,8 @@ def expires_at(context: Context, generation: Generation, written: datetime | Non
     if generation.dropped_at is None:
         return None
     begins = generation.dropped_at if written is None else max(generation.dropped_at, written)
-    try:
-        return begins + generation.ttl(context) + MARGIN
-    except OverflowError:
-        return datetime.max.replace(tzinfo=begins.tzinfo)
+    due = period_end(begins + MARGIN, generation.ttl(context))
+    return datetime.max.replace(tzinfo=begins.tzinfo) if due is None else due
 
 
 def is_expired(context: Context, generation: Generation, written: datetime | None = None) -> bool:

@@ -17,7 +17,8 @@ from typing import Any
 
 from relance.clock import from_millis, to_millis
 from relance.errors import InvalidTableStateError
-from relance.storage.protocol import Version
+from relance.foreign_json import parse_json
+from relance.storage.protocol import BODY_MAX_BYTES, Version
 
 FORMAT = 2
 
@@ -27,12 +28,6 @@ SHORT_MAX_BYTES = 64
 TOMBSTONE_MAX_BYTES = 127
 """A tombstone is at most this long, and what hides a table is longer still: whether a marker counts beside a
 tombstone, its bodies tell, not its age."""
-
-MARKER_MAX_BYTES = 64 * 1024
-"""A longer marker cannot be one; it counts as one of another implementation without a readable body."""
-
-ID_MAX_LENGTH = 24
-"""A longer deletion id would not fit into an arbiter that hides nothing."""
 
 OWN_TIME = -1
 """Instead of a time: the last-modified time of the body that says so."""
@@ -46,6 +41,9 @@ _SHORT = re.compile(
     r" (?P<after>\*|-|[0-9a-z]{1,8}) (?P<fence>-|[0-9a-z]{1,8})"
 )
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,23}")
+"""A longer deletion id would not fit into an arbiter that hides nothing."""
+
+_LONGEST_LEASE = timedelta(days=365)
 _FORMAT_1_SHORT = re.compile(rb"[0-9a-f]{24}(:[0-9a-zA-Z-]{1,31})?|(sweeping|writing) [0-9a-f]{24} \d{1,15}")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -448,13 +446,13 @@ def _fields(control: Control) -> dict[str, Any]:
         "id": control.id,
         "undid": control.undid,
         "version": control.version or None,
-        "ttl_ms": None if control.ttl is None else round(control.ttl.total_seconds() * 1000),
+        "ttl_ms": _whole_millis(control.ttl),
         "after_s": control.after,
         "fence_s": control.fence,
         "since_s": control.since,
         "token": control.token,
         "writers": list(control.writers),
-        "lease_ms": None if control.lease is None else round(control.lease.total_seconds() * 1000),
+        "lease_ms": _whole_millis(control.lease),
         "stopped": control.stopped or None,
         "upto_s": control.upto,
         "before": None if control.before is None else _fields(control.before),
@@ -475,9 +473,9 @@ def decode_control(body: bytes, *, name: str) -> Control:
     try:
         if len(body) <= SHORT_MAX_BYTES:
             return _decode_short(body.decode())
-        fields = json.loads(body)
+        fields = parse_json(body)
         known = fields["format"] == FORMAT
-    except (ValueError, TypeError, KeyError, RecursionError) as cause:
+    except (ValueError, TypeError, KeyError) as cause:
         raise _damaged(body, name) from cause
     if not known:
         raise InvalidTableStateError(
@@ -499,8 +497,8 @@ def _decode_short(text: str) -> Control:
         state,
         match["nonce"],
         undid="" if match["undid"] == "-" else match["undid"],
-        after=OWN_TIME if match["after"] == "*" else _from_base36(match["after"]),
-        fence=_from_base36(match["fence"]),
+        after=OWN_TIME if match["after"] == "*" else _time(_from_base36(match["after"])),
+        fence=_time(_from_base36(match["fence"])),
         token=match["nonce"] if state is State.WRITING else "",
     )
 
@@ -511,30 +509,38 @@ def _decode_fields(fields: Mapping[str, Any]) -> Control:
     control = Control(
         state=State(str(fields["state"])),
         nonce=_text(fields["nonce"]),
-        undid=_text(fields.get("undid", "")),
+        undid=_deletion_id(fields.get("undid", "")),
         after=_time(fields.get("after_s")),
         fence=_time(fields.get("fence_s")),
-        id=_text(fields.get("id", "")),
+        id=_deletion_id(fields.get("id", "")),
         version=_whole(fields.get("version", 0)),
         ttl=None if ttl is None else timedelta(milliseconds=_whole(ttl)),
         since=_time(fields.get("since_s")),
         token=_text(fields.get("token", "")),
         writers=tuple(_text(token) for token in fields.get("writers", ())),
-        lease=None if lease is None else timedelta(milliseconds=_whole(lease)),
+        lease=None if lease is None else _lease(lease),
         stopped=fields.get("stopped") is True,
         upto=_time(fields.get("upto_s")),
-        before=None if before is None else _decode_fields(before),
+        before=None if before is None else _decode_before(before),
         to=_text(fields.get("to", "")),
         at=_text(fields.get("at", "")),
         deleted_at=None if deleted_at is None else from_millis(_whole(deleted_at)),
         by_store_clock=fields.get("clock") == "store",
     )
-    claimed = control.state in {State.REVIVING, State.PURGING}
+    claimed = control.state in _CLAIMS
     if claimed and (control.before is None or not control.token):
         raise ValueError("a claim needs a holder and a previous state")
     if control.state in {State.DELETED, State.PURGED} and not control.id:
         raise ValueError("a deletion needs an id")
     return control
+
+
+_CLAIMS = frozenset({State.REVIVING, State.PURGING})
+
+
+def _decode_before(fields: Mapping[str, Any]) -> Control:
+    # No claim is taken from another one, which would need a state before it.
+    return _decode_fields({key: value for key, value in fields.items() if key != "before"})
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -543,7 +549,7 @@ def encode_mark(mark: Mark) -> bytes:
     assert mark.ttl is not None  # and a retention period
     fields = {
         "deleted_at_ms": to_millis(mark.deleted_at),
-        "ttl_ms": round(mark.ttl.total_seconds() * 1000),
+        "ttl_ms": _whole_millis(mark.ttl),
         "relance": {"id": mark.id, "after": mark.after} | ({"to": mark.to, "at": mark.at} if mark.at else {}),
     }
     return json.dumps(fields).encode()
@@ -552,14 +558,14 @@ def encode_mark(mark: Mark) -> bytes:
 def decode_mark(body: bytes, modified: datetime | None) -> Mark:
     """Return what a marker says; any body that is not one of ours is one of another implementation."""
     try:
-        fields = json.loads(body) if len(body) <= MARKER_MAX_BYTES else {}
-    except (ValueError, RecursionError):
+        fields = parse_json(body) if len(body) <= BODY_MAX_BYTES else {}
+    except ValueError:
         fields = {}
     if not isinstance(fields, dict):
         fields = {}
     ours = fields.get("relance")
     deletion_id, after = (ours.get("id"), ours.get("after", "")) if isinstance(ours, dict) else (None, "")
-    if not (_is_id(deletion_id) and (after == "" or _is_id(after))):
+    if not (is_deletion_id(deletion_id) and (after == "" or is_deletion_id(after))):
         deletion_id, after = None, ""
     to, at = (ours.get("to"), ours.get("at")) if isinstance(ours, dict) and deletion_id else (None, None)
     renamed = isinstance(to, str) and isinstance(at, str)
@@ -574,7 +580,8 @@ def decode_mark(body: bytes, modified: datetime | None) -> Mark:
     )
 
 
-def _is_id(value: object) -> bool:
+def is_deletion_id(value: object) -> bool:
+    """Tell whether this can name a deletion."""
     return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
@@ -583,8 +590,8 @@ def is_format_1(body: bytes) -> bool:
     if _FORMAT_1_SHORT.fullmatch(body):
         return True
     try:
-        fields = json.loads(body) if len(body) <= MARKER_MAX_BYTES else None
-    except (ValueError, RecursionError):
+        fields = parse_json(body) if len(body) <= BODY_MAX_BYTES else None
+    except ValueError:
         return False
     return isinstance(fields, dict) and fields.get("format") == 1 and "nonce" in fields
 
@@ -625,8 +632,27 @@ def _from_base36(text: str) -> int | None:
     return None if text == _NO_TIME else int(text, 36)
 
 
+def _whole_millis(period: timedelta | None) -> int | None:
+    return None if period is None else period // timedelta(milliseconds=1)
+
+
 def _time(value: object) -> int | None:
-    return None if value is None else _whole(value)
+    if value is not None:
+        from_seconds(_whole(value))  # one that no calendar has raises
+    return value  # type: ignore[return-value]  # a whole number
+
+
+def _lease(millis: object) -> timedelta:
+    lease = timedelta(milliseconds=_whole(millis))
+    if lease > _LONGEST_LEASE:
+        raise ValueError(f"not the lease of a claim: {lease}")
+    return lease
+
+
+def _deletion_id(value: object) -> str:
+    if value != "" and not is_deletion_id(value):
+        raise ValueError(f"not a deletion id: {value!r}")
+    return str(value)
 
 
 def _whole(value: object) -> int:
@@ -638,6 +664,7 @@ def _whole(value: object) -> int:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"not a string: {value!r}")
+    value.encode()  # half of a surrogate pair could not be written again
     return value
 
 

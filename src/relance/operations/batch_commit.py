@@ -31,6 +31,7 @@ from relance.catalog.resolve import (
     new_directory,
     not_found,
     refuse_protected,
+    require_directory,
 )
 from relance.catalog.states import new_nonce
 from relance.errors import (
@@ -174,7 +175,9 @@ def _reserved(context: Context, manifest: Manifest, declared: Sequence[_Declare]
         raise  # the rows may be there
     except RelanceError:
         with suppress(RelanceError):
-            kept = {each.location for each in manifest.latest().sharing(d.directory for d in declared)}
+            kept = {
+                each.normalized_location for each in manifest.latest().sharing(d.directory for d in declared)
+            }
             for each in declared:
                 if each.directory not in kept:
                     context.storage.delete(f"{each.directory}/{RESERVED_FILE}")
@@ -247,7 +250,7 @@ def _result(
         row = gone[operation.table_id]
         hidden = DeregisterTableResponse(
             id=operation.table_id.parts,
-            location=context.location_of(row.location or ""),
+            location=context.location_of(require_directory(row)),
             properties=row.properties or None,
         )
         return CommitTableResult(deregister_table=hidden)

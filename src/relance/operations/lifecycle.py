@@ -244,9 +244,8 @@ def deregister_table(context: Context, request: DeregisterTableRequest) -> Dereg
     settle(context, table_id)  # a version that waits for its file would go with its row
     with parent_first(context, table_id):
         directory, properties = register.deregister(context, table_id)
-    return DeregisterTableResponse(
-        id=table_id.parts, location=context.location_of(directory), properties=properties or None
-    )
+    location = None if directory is None else context.location_of(directory)
+    return DeregisterTableResponse(id=table_id.parts, location=location, properties=properties or None)
 
 
 def list_namespaces(context: Context, request: ListNamespacesRequest) -> ListNamespacesResponse:

@@ -122,9 +122,9 @@ def _with_versions(
     while batch := list(islice(names, _BATCH)):
         rows = snapshot.get(id_of(name) for name in batch)
         inside = {
-            name: f"{row.location}/{VERSIONS_DIRECTORY}/"
+            name: f"{row.normalized_location}/{VERSIONS_DIRECTORY}/"
             for name in batch
-            if (row := rows.get(id_of(name))) is not None and row.location
+            if (row := rows.get(id_of(name))) is not None and row.normalized_location is not None
         }
         there = context.storage.which_exist(list(inside.values()))
         yield from (name for name in batch if inside.get(name) in there)

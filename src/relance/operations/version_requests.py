@@ -87,7 +87,7 @@ def check_staged(
     staging = _staging_key(context, found.directory, entry.manifest_path)
     target = manifest_key(found.directory, entry.branch, entry.version, scheme)
     try:
-        body = context.storage.read(staging).body
+        body = context.storage.read(staging, at_most=None).body
     except KeyNotFoundError as cause:
         raise InvalidInputError(f"staging manifest not found at {entry.manifest_path!r}") from cause
     return StagedVersion(

@@ -181,7 +181,7 @@ def _check_sequence(context: Context, batch: list[StagedVersion]) -> None:
                 for m in list_manifests(context.storage, new.directory, new.branch)
                 if m.version == new.version
             )
-            if context.storage.read(same.info.key).body != new.body:
+            if context.storage.read(same.info.key, at_most=None).body != new.body:
                 raise version_taken(new)
         else:
             check_next(new, known[-1] if known else 0)

@@ -14,7 +14,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from relance.config import StorageOptions
-from relance.errors import InvalidInputError
+from relance.errors import InvalidInputError, InvalidTableStateError
 from relance.locations import Root, Scheme
 from relance.storage.failures import first_line
 from relance.storage.local_disk import LocalDiskStorage
@@ -39,7 +39,16 @@ class Connection:
     lance_options: StorageOptions
 
     def lance_uri(self, directory: str) -> str:
-        """Return the URI under which Lance finds the table in `directory`."""
+        """Return the URI under which Lance finds the table in `directory`.
+
+        Raises:
+            InvalidTableStateError: a link or a file is there, or on the way there: Lance would follow it.
+        """
+        if self.storage.is_occupied(directory):
+            raise InvalidTableStateError(
+                f"{directory!r} in {self.lance_root} is, or lies behind, a link or a file where a folder "
+                "belongs; it is never followed: replace it by the folder"
+            )
         return f"{self.lance_root}/{directory}"
 
 

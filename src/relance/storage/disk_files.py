@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +16,31 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Self, TypeVar
 
-from relance.storage.protocol import check_key
+from relance.clock import LATEST
+from relance.errors import InvalidTableStateError
+from relance.storage.protocol import check_key, check_size
 
 _WORTH_ALL = 8
 """From so many files on, one call for the whole file system costs less than one for each of them."""
 
 GONE = (FileNotFoundError, NotADirectoryError)
 """What the file system says when a key is not there."""
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+"""How a folder below the root is opened: never through a link."""
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+"""How a file is opened: a link is not followed, and nobody waits for the other end of a pipe."""
+
+_NO_FILE = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR})
+"""What the system says when it does not open a link, a socket or a folder as a file."""
+
+_KINDS = {
+    stat.S_IFLNK: "symbolic link",
+    stat.S_IFDIR: "folder",
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFSOCK: "socket",
+}
 
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
@@ -43,14 +62,125 @@ _A = TypeVar("_A")
 _T = TypeVar("_T")
 
 
-def read_file(path: str) -> tuple[bytes, os.stat_result]:
-    """Return the content of a file, and its state before it was read."""
-    descriptor = os.open(path, os.O_RDONLY)  # a third of what a file object costs
+def read_file(path: str, *, at_most: int | None, folder: int | None = None) -> tuple[bytes, os.stat_result]:
+    """Return the content of a file, and its state before it was read.
+
+    Raises:
+        InvalidTableStateError: it is no file, or longer than `at_most`.
+    """
+    descriptor = open_file(path, folder=folder)  # a third of what a file object costs
     try:
         found = os.fstat(descriptor)
+        check_size(found.st_size, at_most, where=repr(path))
         return _read(descriptor), found
     finally:
         os.close(descriptor)
+
+
+def open_file(path: str, flags: int = _READ, *, folder: int | None = None) -> int:
+    """Return a file, open; with `folder`, of that open folder.
+
+    Raises:
+        InvalidTableStateError: it is no file: a link, a pipe, a folder.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=folder)
+    except OSError as refused:
+        if refused.errno in _NO_FILE:
+            require_file(path, folder=folder)
+        raise
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise _no_file(path, mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def require_file(path: str, *, folder: int | None = None) -> None:
+    """Check that what has a place, if anything has it, is a file.
+
+    Raises:
+        InvalidTableStateError: it is not.
+    """
+    with suppress(*GONE):
+        mode = os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode
+        if not stat.S_ISREG(mode):
+            raise _no_file(path, mode)
+
+
+def _no_file(path: str, mode: int) -> InvalidTableStateError:
+    kind = _KINDS.get(stat.S_IFMT(mode), "device")
+    return InvalidTableStateError(f"{path!r} is a {kind}, not a file; it is never followed: remove it")
+
+
+@contextmanager
+def opened_folder(root: str, prefix: str, *, make: bool = False) -> Iterator[int]:
+    """Yield a folder below the root, open, and with `make` made if it is missing. The root is made too.
+
+    Raises:
+        NotADirectoryError: a link or a file has the place of the folder, or of one above it.
+    """
+    try:
+        start = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        if not make:
+            raise
+        os.makedirs(root, exist_ok=True)
+        start = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        folder = open_below(start, prefix.split("/") if prefix else (), make=make)
+    finally:
+        os.close(start)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def open_below(start: int, parts: Sequence[str], *, make: bool) -> int:
+    """Return a folder below an open one, open. Links are not followed.
+
+    Raises:
+        NotADirectoryError: a link or a file has its place.
+    """
+    folder = os.dup(start)
+    for number, part in enumerate(parts, start=1):
+        try:
+            below = _open_child(folder, part, make=make)
+        except OSError as refused:
+            if refused.errno not in {errno.ENOTDIR, errno.ELOOP}:
+                raise
+            raise NotADirectoryError(
+                errno.ENOTDIR, "not a folder, but a link or a file", "/".join(parts[:number])
+            ) from refused
+        finally:
+            os.close(folder)
+        folder = below
+    return folder
+
+
+def _open_child(folder: int, name: str, *, make: bool) -> int:
+    try:
+        return os.open(name, FOLDER, dir_fd=folder)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=folder)
+        os.fsync(folder)
+    return os.open(name, FOLDER, dir_fd=folder)
+
+
+def in_folder(root: str, prefix: str, act: Callable[[int], _T]) -> _T:
+    """Do `act` in a folder, which is made when it is missing: another process may take it away again."""
+    for _ in range(100):
+        with suppress(FileNotFoundError), opened_folder(root, prefix, make=True) as folder:
+            return act(folder)
+    with opened_folder(root, prefix, make=True) as folder:
+        return act(folder)
 
 
 def _read(descriptor: int) -> bytes:
@@ -79,11 +209,15 @@ class HeldOpen:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def read(self, path: str) -> bytes:
-        """Return the content of a file, which is held open from now on."""
+    def read(self, path: str, *, folder: int) -> bytes:
+        """Return the content of a file, which is held open from now on.
+
+        Raises:
+            InvalidTableStateError: it is no file.
+        """
         if len(self._descriptors) == _HELD:
             self._close()
-        self._descriptors.append(os.open(path, os.O_RDONLY))
+        self._descriptors.append(open_file(path, folder=folder))
         return _read(self._descriptors[-1])
 
     def _close(self) -> None:
@@ -96,20 +230,20 @@ def _close_all(descriptors: Sequence[int]) -> None:
         os.close(each)
 
 
-def modified_time(found: os.stat_result) -> datetime:
-    """Return when a file was written, as a listing shows it."""
-    return datetime.fromtimestamp(found.st_mtime, UTC)
+def modified_time(found: os.stat_result) -> datetime | None:
+    """Return when a file was written, as a listing shows it; None for a time that cannot be true."""
+    return datetime.fromtimestamp(found.st_mtime, UTC) if 0 <= found.st_mtime < LATEST.timestamp() else None
 
 
-def write_new(path: str, body: bytes) -> None:
-    """Write a file that was not there, making its folder when that is missing too."""
+def write_new(file: str, body: bytes, *, folder: int) -> None:
+    """Write a file of an open folder that was not there."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-    _write(with_parent(path, lambda: os.open(path, flags, 0o644)), body)
+    _write(os.open(file, flags, 0o644, dir_fd=folder), body)
 
 
-def write_over(path: str, body: bytes) -> None:
-    """Write to a file that is there and empty."""
-    _write(os.open(path, os.O_WRONLY), body)
+def write_over(file: str, body: bytes, *, folder: int) -> None:
+    """Write to a file of an open folder that is there and empty."""
+    _write(open_file(file, os.O_WRONLY, folder=folder), body)
 
 
 def _write(descriptor: int, body: bytes) -> None:
@@ -121,21 +255,13 @@ def _write(descriptor: int, body: bytes) -> None:
         os.close(descriptor)
 
 
-def with_parent(path: str, act: Callable[[], _T]) -> _T:
-    """Do `act`, making the parent folder when it is missing: another process may take it away again."""
-    for _ in range(100):
-        try:
-            return act()
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-    return act()
-
-
 @contextmanager
-def locked(lock: str) -> Iterator[None]:
-    """Hold the lock that a file stands for, against other threads and processes."""
+def locked(root: str, prefix: str, lock: str) -> Iterator[None]:
+    """Hold the lock that a file in a folder stands for, against other threads and processes."""
     # A descriptor of its own per call: flock then also holds between threads of one process.
-    descriptor = with_parent(lock, lambda: os.open(lock, os.O_CREAT | os.O_RDWR, 0o644))
+    descriptor = in_folder(
+        root, prefix, lambda folder: open_file(lock, os.O_CREAT | os.O_RDWR, folder=folder)
+    )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -143,11 +269,11 @@ def locked(lock: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def prune(folder: str) -> None:
-    """Remove folders that hold no file, the deepest first."""
+def prune(parent: int, name: str) -> None:
+    """Remove a folder of an open one, and those below it, that hold no file, the deepest first."""
     try:
         # Held open until it is removed: the disk then frees it outside the lock of the folder above.
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = os.open(name, FOLDER, dir_fd=parent)
     except OSError:
         return  # it is gone, or not ours to remove
     try:
@@ -158,27 +284,20 @@ def prune(folder: str) -> None:
                 os.rmdir(each, dir_fd=descriptor)
             except OSError as refused:
                 if refused.errno in _NOT_EMPTY:
-                    prune(f"{folder}/{each}")
+                    prune(descriptor, each)
         with suppress(OSError):
-            os.rmdir(folder)
+            os.rmdir(name, dir_fd=parent)
     finally:
         os.close(descriptor)
 
 
-def unlink_all(folder: str, files: Sequence[str], flags: int = 0) -> None:
-    """Unlink files; the folder stays even when it is empty, since a writer may be about to use it.
-
-    `flags` are for opening the folder.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | flags)
-    try:
-        for file in files:
-            try:
-                os.unlink(check_key(file), dir_fd=descriptor)
-            except (*GONE, IsADirectoryError):
-                continue
-    finally:
-        os.close(descriptor)
+def unlink_all(folder: int, files: Sequence[str]) -> None:
+    """Unlink files; their open folder stays even if it is empty, since a writer may be about to use it."""
+    for file in files:
+        try:
+            os.unlink(check_key(file), dir_fd=folder)
+        except (*GONE, IsADirectoryError):
+            continue
 
 
 def freeing(act: Callable[[Sequence[_A]], _T], items: Sequence[_A], *, count: int) -> list[_T]:
@@ -193,24 +312,20 @@ def freeing(act: Callable[[Sequence[_A]], _T], items: Sequence[_A], *, count: in
         return list(pool.map(act, [items[start::_FREEING] for start in range(min(_FREEING, len(items)))]))
 
 
-def sync_directory(folder: str) -> None:
-    """Make the names in a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def sync_directory(folder: int) -> None:
+    """Make the names in an open folder last."""
+    os.fsync(folder)
 
 
-def sync_files(files: Sequence[str]) -> None:
-    """Make the content of files of one file system last: when this returns, all of it does.
+def sync_files(files: Sequence[str], folder: int) -> None:
+    """Make the content of files of an open folder last: when this returns, all of it does.
 
     Raises:
         OSError: it could not be written.
     """
     sync_all = _file_system_sync() if len(files) >= _WORTH_ALL else None
     for file in files if sync_all is None else files[:1]:
-        descriptor = os.open(file, os.O_RDONLY)
+        descriptor = open_file(file, folder=folder)
         try:
             os.fsync(descriptor) if sync_all is None else sync_all(descriptor)
         finally:

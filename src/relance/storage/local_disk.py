@@ -14,9 +14,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 
 from relance.errors import (
     InternalError,
+    InvalidTableStateError,
     KeyChangedError,
     KeyExistsError,
     KeyNotFoundError,
@@ -25,20 +28,23 @@ from relance.errors import (
     ServiceUnavailableError,
     UnsupportedOperationError,
 )
+from relance.locations import OWN_DIRECTORY
 from relance.storage.disk_files import (
     GONE,
     HeldOpen,
     freeing,
+    in_folder,
     locked,
     modified_time,
+    opened_folder,
     prune,
     read_file,
+    require_file,
     sync_directory,
     unlink_all,
-    with_parent,
 )
 from relance.storage.protocol import (
-    OWN_DIRECTORY,
+    BODY_MAX_BYTES,
     Deleted,
     Level,
     ObjectInfo,
@@ -51,8 +57,10 @@ from relance.storage.protocol import (
     check_key,
     check_prefix,
 )
-from relance.storage.temporary_files import TemporaryFiles
+from relance.storage.temporary_files import TemporaryFiles, Written
 from relance.storage.trash import Trash
+
+_T = TypeVar("_T")
 
 _LOCKS = 64
 
@@ -65,7 +73,7 @@ class LocalDiskStorage:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._trash = Trash(directory)
-        self._temporary = TemporaryFiles(f"{directory}/{OWN_DIRECTORY}/tmp")
+        self._temporary = TemporaryFiles(directory)
 
     @property
     def name(self) -> str:
@@ -85,14 +93,18 @@ class LocalDiskStorage:
 
     def now(self) -> datetime:
         # The file system sets this time: on a network share it is the server's.
-        with self._translated("now"), self._temporary.written([b"-"]) as (temporary,):
-            return modified_time(os.stat(temporary))
+        with self._translated("now"), self._temporary.written([b"-"]) as written:
+            found = os.stat(written.files[0], dir_fd=written.folder, follow_symlinks=False)
+            now = modified_time(found)
+            if now is None:
+                raise InternalError(f"the clock of {self.name} is wrong: it counts {found.st_mtime} seconds")
+            return now
 
-    def read(self, key: str) -> Stored:
+    def read(self, key: str, *, at_most: int | None = BODY_MAX_BYTES) -> Stored:
         with self._translated(key):
             try:
-                body, found = read_file(self._path(key))
-            except (*GONE, IsADirectoryError):
+                body, found = read_file(self._path(key), at_most=at_most)
+            except GONE:
                 raise KeyNotFoundError(f"{key!r} not found in {self.name}") from None
         info = _info(key, found)
         return Stored(body, _version(body), info.modified, info.e_tag)
@@ -101,12 +113,10 @@ class LocalDiskStorage:
         if not body:
             # It has no content that could be lost, and what decides nothing need not survive a power failure.
             with self._translated(key):
-                path = self._path(key)
-                with_parent(path, lambda: self._touch(path))
+                self._in_parent(key, self._touch)
             return _version(body)
-        with self._translated(key), self._temporary.written([body]) as (temporary,):
-            path = self._path(key)
-            with_parent(path, lambda: self._link(temporary, path))
+        with self._translated(key), self._temporary.written([body]) as written:
+            self._in_parent(key, lambda folder, file: self._link(written, key, folder, file))
         return _version(body)
 
     def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
@@ -126,28 +136,32 @@ class LocalDiskStorage:
             with self._translated("replace_many"), self._temporary.written(bodies) as written:
                 with HeldOpen() as replaced:
                     for lock, numbers in by_lock.items():
-                        with locked(lock):
+                        with self._locked(lock):
                             for number in numbers:
-                                outcomes[number] = self._swap(written[number], changes[number], replaced)
+                                outcomes[number] = self._swap(written, number, changes[number], replaced)
                                 if not isinstance(outcomes[number], RelanceError):
-                                    written[number] = ""  # it has the key's name now
+                                    written.files[number] = ""  # it has the key's name now
                 swapped = {n for n, outcome in outcomes.items() if not isinstance(outcome, RelanceError)}
-                for folder in {os.path.dirname(changes[number].key) for number in swapped}:
-                    sync_directory(self._folder(folder))
+                for prefix in {os.path.dirname(changes[number].key) for number in swapped}:
+                    with opened_folder(self._directory, prefix) as folder:
+                        sync_directory(folder)
         except RelanceError as failure:
             # None that was swapped, or was still to be, is known to last.
             refused = {n: outcome for n, outcome in outcomes.items() if isinstance(outcome, RelanceError)}
             outcomes = {n: refused.get(n, failure) for n in range(len(changes))}
         return [outcomes[number] for number in range(len(changes))]
 
-    def _swap(self, written: str, change: Replacement, replaced: HeldOpen) -> Version | RelanceError:
+    def _swap(
+        self, written: Written, number: int, change: Replacement, replaced: HeldOpen
+    ) -> Version | RelanceError:
         """Move a written body into place if the expected version is there. The key's lock is held."""
         key = change.key
         try:
-            path = self._path(key)
-            if _version(replaced.read(path)) != change.expected:
-                return KeyChangedError(f"{key!r} in {self.name} has changed")
-            os.replace(written, path)
+            prefix, _, file = check_key(key).rpartition("/")
+            with opened_folder(self._directory, prefix) as folder:
+                if _version(replaced.read(file, folder=folder)) != change.expected:
+                    return KeyChangedError(f"{key!r} in {self.name} has changed")
+                os.replace(written.files[number], file, src_dir_fd=written.folder, dst_dir_fd=folder)
         except GONE:
             return KeyChangedError(f"{key!r} no longer exists in {self.name}")
         except OSError as cause:
@@ -157,31 +171,32 @@ class LocalDiskStorage:
         return _version(change.body)
 
     def copy(self, source: str, target: str, *, share: bool) -> None:
+        prefix, _, origin = check_key(source).rpartition("/")
         with self._translated(source):
-            path = self._path(target)
+            if not self.which_exist([source]):
+                raise KeyNotFoundError(f"{source!r} not found in {self.name}")
             try:
-                origin = self._path(source)
-                if not stat.S_ISREG(os.lstat(origin).st_mode):
-                    raise IsADirectoryError(errno.EISDIR, "not a file", origin)
-                if not (share and self._shared(origin, path)):
-                    with self._temporary.copied(origin) as temporary:
-                        with_parent(path, lambda: self._link(temporary, path))
-            except (*GONE, IsADirectoryError):
+                with opened_folder(self._directory, prefix) as folder:
+                    if share and self._in_parent(target, partial(self._share, origin, folder)):
+                        return
+                    with self._temporary.copied(origin, folder=folder) as written:
+                        self._in_parent(target, partial(self._link, written, target))
+            except GONE:
                 if self.which_exist([source]):
                     raise  # it is the target that cannot be written
                 raise KeyNotFoundError(f"{source!r} not found in {self.name}") from None
 
-    def _shared(self, origin: str, path: str) -> bool:
-        """Give the file a second name, if this file system can."""
+    def _share(self, origin: str, source: int, folder: int, file: str) -> bool:
+        """Give a file of an open folder a second name, in another one, if this file system can."""
         try:
-            with_parent(path, lambda: os.link(origin, path, follow_symlinks=False))
+            os.link(origin, file, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            raise KeyExistsError(f"{os.path.basename(path)!r} already exists in {self.name}") from None
+            raise self._taken(folder, file) from None
         except OSError as refused:
             if refused.errno in _LINKS_REFUSED:
                 return False
             raise
-        sync_directory(os.path.dirname(path))
+        sync_directory(folder)
         return True
 
     def reserve(self, count: int) -> AbstractContextManager[None]:
@@ -189,10 +204,14 @@ class LocalDiskStorage:
 
     def delete(self, key: str) -> None:
         # Under the lock, so that a replace cannot bring back what was deleted after its check.
-        with self._translated(key), locked(self._lock_of(key)):
-            folder, _, file = check_key(key).rpartition("/")
-            with suppress(*GONE):
-                unlink_all(self._folder(folder), [file])
+        prefix, _, file = check_key(key).rpartition("/")
+        with (
+            self._translated(key),
+            self._locked(self._lock_of(key)),
+            suppress(*GONE),
+            opened_folder(self._directory, prefix) as folder,
+        ):
+            unlink_all(folder, [file])
 
     def delete_many(self, keys: Iterable[str]) -> None:
         by_folder: dict[str, list[str]] = {}
@@ -205,30 +224,29 @@ class LocalDiskStorage:
         freeing(self._unlink_by_folder, list(by_folder.items()), count=count)
 
     def _unlink_by_folder(self, folders: Sequence[tuple[str, Sequence[str]]]) -> None:
-        parents: dict[str, str] = {}
-        for folder, files in folders:
-            check_prefix(folder)
-            parent, _, name = folder.rpartition("/")
+        for prefix, files in folders:
             try:
-                if parent not in parents:
-                    parents[parent] = self._folder(parent)
-                path = f"{parents[parent]}/{name}" if name else self._directory
-                unlink_all(path, files, os.O_NOFOLLOW if name else 0)
+                with opened_folder(self._directory, check_prefix(prefix)) as folder:
+                    unlink_all(folder, files)
             except GONE:
                 continue
             except OSError as cause:
-                raise self._error_for(folder, cause) from cause
+                raise self._error_for(prefix, cause) from cause
 
     def delete_below(
         self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
     ) -> Iterator[Deleted]:
         base = check_prefix(prefix)
-        with self._translated(prefix), suppress(*GONE):
-            for folder, _, files, descriptor in os.fwalk(self._folder(base), topdown=False):
+        above, _, name = base.rpartition("/")
+        with self._translated(prefix), suppress(*GONE), opened_folder(self._directory, above) as parent:
+            for _, folders, files, descriptor in os.fwalk(name or ".", topdown=False, dir_fd=parent):
                 for start in range(0, len(files), largest_batch):
                     before_batch()
                     yield _unlink_in(descriptor, files[start : start + largest_batch])
-                self._remove_if_empty(os.path.relpath(folder, self._directory))
+                for folder in folders:
+                    _remove_if_empty(folder, descriptor)
+            if name:
+                _remove_if_empty(name, parent)
 
     def remove_directories(
         self, claims: Mapping[str, TrashClaim], *, still_owned: Callable[[str], bool]
@@ -243,18 +261,26 @@ class LocalDiskStorage:
             return self._trash.recover(may_delete)
 
     def is_occupied(self, prefix: str) -> bool:
-        place = f"{self._directory}/{check_prefix(prefix)}"
-        return os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place))
+        try:
+            with opened_folder(self._directory, check_prefix(prefix)):
+                return False
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:
+            return True
+        except OSError as cause:
+            raise self._error_for(prefix, cause) from cause
 
     def prune(self, *prefixes: str) -> None:
         def act(chosen: Sequence[str]) -> None:
-            parents: dict[str, str] = {}
             for prefix in chosen:
-                parent, _, name = check_prefix(prefix).rpartition("/")
-                with self._translated(prefix), suppress(*GONE):
-                    if parent not in parents:
-                        parents[parent] = self._folder(parent)
-                    prune(f"{parents[parent]}/{name}")
+                above, _, name = check_prefix(prefix).rpartition("/")
+                with (
+                    self._translated(prefix),
+                    suppress(*GONE),
+                    opened_folder(self._directory, above) as parent,
+                ):
+                    prune(parent, name)
 
         there = [each for each in prefixes if os.path.lexists(f"{self._directory}/{check_prefix(each)}")]
         freeing(act, there, count=len(there))
@@ -265,6 +291,8 @@ class LocalDiskStorage:
                 found = os.lstat(self._path(key))
             except GONE:
                 raise KeyNotFoundError(f"{key!r} not found in {self.name}") from None
+        if not stat.S_ISREG(found.st_mode):
+            raise KeyNotFoundError(f"{key!r} in {self.name} is not a file")  # as no listing shows it
         return _info(key, found)
 
     def list_level(self, prefix: str) -> Level:
@@ -353,39 +381,52 @@ class LocalDiskStorage:
                 raise FileNotFoundError(errno.ENOENT, "symbolic links are not followed", folder)
         return folder
 
-    def _remove_if_empty(self, folder: str) -> bool:
-        try:
-            os.rmdir(f"{self._directory}/{folder}")
-        except OSError:
-            return False
-        return True
+    def _in_parent(self, key: str, act: Callable[[int, str], _T]) -> _T:
+        """Do `act` with the open folder of a key, which is made if it is missing, and the name in it."""
+        prefix, _, file = check_key(key).rpartition("/")
+        return in_folder(self._directory, prefix, lambda folder: act(folder, file))
 
-    def _touch(self, path: str) -> None:
+    def _touch(self, folder: int, file: str) -> None:
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=folder))
         except FileExistsError:
-            raise KeyExistsError(f"{os.path.basename(path)!r} already exists in {self.name}") from None
+            raise self._taken(folder, file) from None
 
-    def _link(self, temporary: str, path: str) -> None:
+    def _link(self, written: Written, key: str, folder: int, file: str) -> None:
+        (temporary,) = written.files
         try:
-            os.link(temporary, path)
+            os.link(temporary, file, src_dir_fd=written.folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            raise KeyExistsError(f"{os.path.basename(path)!r} already exists in {self.name}") from None
+            raise self._taken(folder, file) from None
         except OSError as refused:
             if refused.errno not in _LINKS_REFUSED:
                 raise
-            self._rename_if_free(temporary, path)
-        sync_directory(os.path.dirname(path))
+            self._rename_if_free(temporary, written.folder, key, folder, file)
+        sync_directory(folder)
 
-    def _rename_if_free(self, temporary: str, path: str) -> None:
+    def _rename_if_free(self, temporary: str, own: int, key: str, folder: int, file: str) -> None:
         """Create where hard links are refused: look and rename while holding the key's lock."""
-        with locked(self._lock_of(os.path.relpath(path, self._directory))):
-            if os.path.lexists(path):
-                raise KeyExistsError(f"{os.path.basename(path)!r} already exists in {self.name}")
-            os.rename(temporary, path)
+        with self._locked(self._lock_of(key)):
+            try:
+                os.stat(file, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                os.rename(temporary, file, src_dir_fd=own, dst_dir_fd=folder)
+            else:
+                raise self._taken(folder, file)
+
+    def _taken(self, folder: int, file: str) -> RelanceError:
+        """Return the error for a key that exists, or whose place something has that is no file."""
+        try:
+            require_file(file, folder=folder)
+        except InvalidTableStateError as odd:
+            return odd
+        return KeyExistsError(f"{file!r} already exists in {self.name}")
 
     def _lock_of(self, key: str) -> str:
-        return f"{self._directory}/{OWN_DIRECTORY}/locks/{zlib.crc32(key.encode()) % _LOCKS:02d}"
+        return f"{zlib.crc32(key.encode()) % _LOCKS:02d}"
+
+    def _locked(self, lock: str) -> AbstractContextManager[None]:
+        return locked(self._directory, f"{OWN_DIRECTORY}/locks", lock)
 
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:
@@ -398,7 +439,13 @@ class LocalDiskStorage:
 
     def _error_for(self, key: str, cause: OSError) -> RelanceError:
         error: RelanceError = InternalError(f"{key!r} in {self.name}: {cause.strerror or cause}")
-        if isinstance(cause, PermissionError):
+        if isinstance(cause, NotADirectoryError):
+            place = cause.filename if isinstance(cause.filename, str) else key
+            error = InvalidTableStateError(
+                f"{place!r} in {self.name} is a link or a file where a folder belongs; it is never followed: "
+                "remove it"
+            )
+        elif isinstance(cause, PermissionError):
             error = PermissionDeniedError(f"{key!r} in {self.name}: {cause.strerror}")
         elif cause.errno in {errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN}:
             error = ServiceUnavailableError(f"cannot access {self.name}: {cause.strerror}")
@@ -422,6 +469,11 @@ def _unlink_in(folder: int, files: Sequence[str]) -> Deleted:
 
     sizes = [size for part in freeing(act, files, count=len(files)) for size in part]
     return Deleted(len(sizes), sum(sizes))
+
+
+def _remove_if_empty(name: str, folder: int) -> None:
+    with suppress(OSError):
+        os.rmdir(name, dir_fd=folder)
 
 
 def _holds_something(entry: os.DirEntry[str]) -> bool:

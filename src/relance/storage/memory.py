@@ -13,10 +13,11 @@ from itertools import islice
 
 from relance.clock import Clock, SystemClock
 from relance.errors import KeyChangedError, KeyExistsError, KeyNotFoundError, RelanceError
+from relance.locations import OWN_DIRECTORY
 from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.protocol import (
-    OWN_DIRECTORY,
+    BODY_MAX_BYTES,
     Deleted,
     Level,
     ObjectInfo,
@@ -28,6 +29,7 @@ from relance.storage.protocol import (
     Version,
     check_key,
     check_prefix,
+    check_size,
 )
 
 _PAGE = 1000
@@ -79,8 +81,9 @@ class MemoryStorage:
     def now(self) -> datetime:
         return self._clock.now()
 
-    def read(self, key: str) -> Stored:
+    def read(self, key: str, *, at_most: int | None = BODY_MAX_BYTES) -> Stored:
         found = self._get(key)
+        check_size(len(found.body), at_most, where=f"{key!r} in {self._name}")
         return Stored(found.body, found.version, found.modified, found.version)
 
     def create(self, key: str, body: bytes) -> Version:

@@ -26,6 +26,7 @@ from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import growing_batches, read_ahead
 from relance.storage.failures import error_for_text, first_line
 from relance.storage.protocol import (
+    BODY_MAX_BYTES,
     CLOCK_KEY,
     Deleted,
     Level,
@@ -38,6 +39,7 @@ from relance.storage.protocol import (
     Version,
     check_key,
     check_prefix,
+    check_size,
 )
 
 if TYPE_CHECKING:
@@ -91,9 +93,10 @@ class ObjectStoreStorage:
             self._store.put(CLOCK_KEY, b"", use_multipart=False)
             return self._store.head(CLOCK_KEY)["last_modified"]
 
-    def read(self, key: str) -> Stored:
+    def read(self, key: str, *, at_most: int | None = BODY_MAX_BYTES) -> Stored:
         with self._translated(key):
             found = self._store.get(check_key(key))
+            check_size(found.meta["size"], at_most, where=f"{key!r} in {self._name}")
             body = bytes(found.bytes())
             info = _info(found.meta)
             version = _version(found.meta["e_tag"], found.meta["version"])

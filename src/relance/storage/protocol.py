@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NewType, Protocol
 
-from relance.errors import InvalidInputError, RelanceError
+from relance.errors import InvalidInputError, InvalidTableStateError, RelanceError
 
 Version = NewType("Version", str)
 """Identifies the exact bytes under a key; equal bytes may have equal versions, so bodies carry a nonce."""
@@ -17,8 +17,8 @@ Version = NewType("Version", str)
 CLOCK_KEY = ".relance-clock"
 """Under the root of an object store: written by `now`, which reads the store's clock from it."""
 
-OWN_DIRECTORY = ".relance-local"
-"""Under the root of a disk: lock files, half-written bodies and the trash. Never listed."""
+BODY_MAX_BYTES = 64 * 1024
+"""No body of the catalog's own is longer; a longer one is not read."""
 
 _UNSAFE_PARTS = frozenset({"", ".", ".."})
 
@@ -144,11 +144,12 @@ class ObjectStorage(Protocol):
         Costs a write and a look at what was written; some stores show whole seconds only.
         """
 
-    def read(self, key: str) -> Stored:
-        """Return the object.
+    def read(self, key: str, *, at_most: int | None = BODY_MAX_BYTES) -> Stored:
+        """Return the object, unless it has more bytes than `at_most`: then nothing of it is read.
 
         Raises:
             KeyNotFoundError: there is none.
+            InvalidTableStateError: it is too long, or on a disk no file but a link, a pipe or a folder.
         """
 
     def create(self, key: str, body: bytes) -> Version:
@@ -156,6 +157,7 @@ class ObjectStorage(Protocol):
 
         Raises:
             KeyExistsError: the key is taken.
+            InvalidTableStateError: on a disk, by something that is no file.
             OutcomeUnknownError: no answer came; the object may have been written.
         """
 
@@ -265,6 +267,19 @@ class ObjectStorage(Protocol):
 
         A path that ends in a slash exists when something lies below it.
         """
+
+
+def check_size(size: int, at_most: int | None, *, where: str) -> None:
+    """Check the size of an object before it is read; `where` names it.
+
+    Raises:
+        InvalidTableStateError: it is too long.
+    """
+    if at_most is not None and size > at_most:
+        raise InvalidTableStateError(
+            f"{where} has {size} bytes, but at most {at_most} are valid. Nothing was read; inspect it and "
+            "remove it if it is damaged"
+        )
 
 
 def check_key(key: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from relance.errors import (
     ConcurrentModificationError,
+    InvalidTableStateError,
     KeyChangedError,
     KeyExistsError,
     KeyNotFoundError,
@@ -62,9 +63,9 @@ def _own_version(
     storage: ObjectStorage, key: str, body: bytes, doubt: ConcurrentModificationError | OutcomeUnknownError
 ) -> Version:
     try:
-        found = storage.read(key)
-    except KeyNotFoundError:
-        raise doubt from None
+        found = storage.read(key, at_most=len(body))
+    except (KeyNotFoundError, InvalidTableStateError):
+        raise doubt from None  # a longer one is somebody else's
     if found.body == body:
         return found.version
     raise doubt

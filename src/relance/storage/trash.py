@@ -31,9 +31,11 @@ from typing import Self
 
 from pyarrow.fs import LocalFileSystem
 
-from relance.errors import InternalError, RelanceError
-from relance.storage.disk_files import WORTH_THREADS, modified_time
-from relance.storage.protocol import OWN_DIRECTORY, InTrash, TrashClaim, TrashReport, check_key
+from relance.errors import InternalError, InvalidInputError, InvalidTableStateError, RelanceError
+from relance.foreign_json import parse_json
+from relance.locations import OWN_DIRECTORY
+from relance.storage.disk_files import FOLDER, WORTH_THREADS, modified_time, open_below, read_file
+from relance.storage.protocol import InTrash, TrashClaim, TrashReport, check_key
 
 _REMOVING = 16
 """Threads that remove: they mostly wait for the disk, and need no lock of Python meanwhile."""
@@ -41,7 +43,7 @@ _REMOVING = 16
 _TOGETHER = 128
 """Directories yielded together, while the next ones are removed."""
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_RECORDS_MAX_BYTES = 64 * 1024 * 1024
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _DOOMED = re.compile(r"doomed-[0-9a-z-]+")
@@ -152,17 +154,20 @@ class _Folder:
         os.fsync(self.trash)
 
     def read_records(self) -> dict[int, _Entry]:
-        """Return the records by number; none if the process died before it had written them."""
+        """Return the records by number; none if the process died before it had written them.
+
+        A damaged one is left out: its directory is kept, and no other one is affected.
+        """
+        entries: dict[int, _Entry] = {}
         try:
-            descriptor = os.open(_RECORDS, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self.own)
-            with os.fdopen(descriptor, "rb") as file:
-                records = json.load(file)
-        except (OSError, ValueError):
+            body, _ = read_file(_RECORDS, at_most=_RECORDS_MAX_BYTES, folder=self.own)
+            records = list(parse_json(body))
+        except (OSError, ValueError, TypeError, InvalidTableStateError):
             return {}
-        return {
-            number: _Entry(number, each["prefix"], TrashClaim(each["record"], _moment(each["upto"])))
-            for number, each in enumerate(records)
-        }
+        for number, record in enumerate(records):
+            with suppress(KeyError, TypeError, ValueError, InvalidInputError):
+                entries[number] = _entry(number, record)
+        return entries
 
     def take(self, entry: _Entry) -> bool:
         """Rename a directory into the trash. False if it is not there, or cannot be renamed."""
@@ -219,13 +224,29 @@ class _Folder:
         above, _, name = check_key(prefix.rstrip("/")).rpartition("/")
         if self._parent is None or self._parent[0] != above:
             self._close_parent()
-            self._parent = above, _walk(self.root, above.split("/") if above else (), make=make)
+            self._parent = above, open_below(self.root, above.split("/") if above else (), make=make)
         return self._parent[1], name
 
     def _close_parent(self) -> None:
         if self._parent is not None:
             os.close(self._parent[1])
             self._parent = None
+
+
+def _entry(number: int, record: dict[str, object]) -> _Entry:
+    """Return what a record says.
+
+    Raises:
+        KeyError, TypeError, ValueError, InvalidInputError: it is damaged.
+    """
+    prefix, text, upto = record["prefix"], record["record"], record["upto"]
+    if not isinstance(prefix, str) or not isinstance(text, str):
+        raise TypeError("not a string")
+    moment = None if upto is None else datetime.fromisoformat(str(upto))
+    if moment is not None and moment.utcoffset() is None:
+        raise ValueError("without a time zone")
+    check_key(prefix.rstrip("/"))
+    return _Entry(number, prefix, TrashClaim(text, moment))
 
 
 @dataclass(slots=True)
@@ -296,7 +317,7 @@ def _recover_folder(
 ) -> None:
     """Take the folder of a dead process to its end. It is locked."""
     try:
-        own = os.open(name, _FOLDER, dir_fd=trash)
+        own = os.open(name, FOLDER, dir_fd=trash)
     except FileNotFoundError:
         os.unlink(f"{name}.lock", dir_fd=trash)  # it died before it had made the folder, or after all
         return
@@ -340,7 +361,7 @@ def _opened(path: str, *, make: bool) -> Iterator[tuple[int, int]]:
     """Yield the root and its trash, both open."""
     root = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        trash = _walk(root, (OWN_DIRECTORY, "trash"), make=make)
+        trash = open_below(root, (OWN_DIRECTORY, "trash"), make=make)
         try:
             yield root, trash
         finally:
@@ -360,7 +381,7 @@ def _new_folder(path: str) -> Iterator[_Folder]:
                 break
         try:
             os.mkdir(name, dir_fd=trash)
-            own = os.open(name, _FOLDER, dir_fd=trash)
+            own = os.open(name, FOLDER, dir_fd=trash)
             with _Folder(_path(path, name), root, trash, name, own) as folder:
                 try:
                     yield folder
@@ -376,8 +397,8 @@ def _lock(trash: int, name: str) -> int | None:
     try:
         lock = os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644, dir_fd=trash)
     except OSError as refused:
-        if refused.errno == errno.ELOOP:
-            return None  # a link, not made by us
+        if refused.errno in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:
+            return None  # a link, a folder or a socket: not made by us
         raise
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -394,37 +415,13 @@ def _lock(trash: int, name: str) -> int | None:
     return None
 
 
-def _walk(start: int, parts: Sequence[str], *, make: bool) -> int:
-    """Return a folder below an open one, open. Links are not followed."""
-    folder = os.dup(start)
-    for part in parts:
-        try:
-            below = _open_below(folder, part, make=make)
-        finally:
-            os.close(folder)
-        folder = below
-    return folder
-
-
-def _open_below(folder: int, name: str, *, make: bool) -> int:
-    try:
-        return os.open(name, _FOLDER, dir_fd=folder)
-    except FileNotFoundError:
-        if not make:
-            raise
-    with suppress(FileExistsError):
-        os.mkdir(name, dir_fd=folder)
-        os.fsync(folder)
-    return os.open(name, _FOLDER, dir_fd=folder)
-
-
 def _has_younger(folder: int, name: str, limit: datetime | None) -> bool:
     """Return whether a file below a directory was written after `limit`.
 
     Raises:
         OSError: it is not a directory, or cannot be read completely.
     """
-    descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    descriptor = os.open(name, FOLDER, dir_fd=folder)
     try:
         if limit is None:
             return False
@@ -437,7 +434,8 @@ def _has_younger(folder: int, name: str, limit: datetime | None) -> bool:
                     continue
                 found = entry.stat(follow_symlinks=False)
                 # What a listing shows is rounded, so a float that is larger may be the same time.
-                if found.st_mtime > seconds and modified_time(found) > limit:
+                modified = modified_time(found)
+                if found.st_mtime > seconds and (modified is None or modified > limit):
                     return True
         return False
     finally:
@@ -461,7 +459,7 @@ def _files() -> LocalFileSystem:
 def _numbers(folder: int, name: str) -> list[int]:
     """Return the numbers of the directories in a folder of ours; other names are not ours."""
     try:
-        descriptor = os.open(name, _FOLDER, dir_fd=folder)
+        descriptor = os.open(name, FOLDER, dir_fd=folder)
     except OSError:
         return []
     try:
@@ -484,7 +482,3 @@ def _path(root: str, name: str) -> str:
 
 def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)

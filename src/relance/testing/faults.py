@@ -19,6 +19,7 @@ from relance.errors import (
 from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.protocol import (
+    BODY_MAX_BYTES,
     CLOCK_KEY,
     Deleted,
     Level,
@@ -83,9 +84,9 @@ class FaultyStorage:
         self._reading("now", CLOCK_KEY)
         return self.inner.now()
 
-    def read(self, key: str) -> Stored:
+    def read(self, key: str, *, at_most: int | None = BODY_MAX_BYTES) -> Stored:
         self._reading("read", key)
-        return self.inner.read(key)
+        return self.inner.read(key, at_most=at_most)
 
     def create(self, key: str, body: bytes) -> Version:
         return self._write("create", key, lambda: self.inner.create(key, body))

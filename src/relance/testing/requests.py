@@ -16,6 +16,7 @@ from relance.errors import RelanceError
 from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.protocol import (
+    BODY_MAX_BYTES,
     CLOCK_KEY,
     Deleted,
     Level,
@@ -87,7 +88,7 @@ def _answer(storage: ObjectStorage, request: Request) -> object:
         case "now":
             return storage.now()
         case "read":
-            return storage.read(key)
+            return storage.read(key, at_most=arguments[0])
         case "head":
             return storage.head(key)
         case "create":
@@ -138,8 +139,8 @@ class RequestStorage:
         moment: datetime = self._ask(Request("now", CLOCK_KEY))
         return moment
 
-    def read(self, key: str) -> Stored:
-        stored: Stored = self._ask(Request("read", key))
+    def read(self, key: str, *, at_most: int | None = BODY_MAX_BYTES) -> Stored:
+        stored: Stored = self._ask(Request("read", key, (at_most,)))
         return stored
 
     def create(self, key: str, body: bytes) -> Version:

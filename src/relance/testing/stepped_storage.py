@@ -13,12 +13,13 @@ from itertools import count
 from typing import Protocol, TypeVar
 
 from relance.errors import InternalError, RelanceError
+from relance.locations import OWN_DIRECTORY
 from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import delete_by_listing
 from relance.storage.memory import MemoryStorage
 from relance.storage.protocol import (
+    BODY_MAX_BYTES,
     CLOCK_KEY,
-    OWN_DIRECTORY,
     Deleted,
     InTrash,
     Level,
@@ -191,8 +192,10 @@ class SteppedStorage:
     def now(self) -> datetime:
         return self._waiting.request(Pending("now", CLOCK_KEY, writes=False), self._inner.now)
 
-    def read(self, key: str) -> Stored:
-        return self._waiting.request(Pending("read", key, writes=False), lambda: self._inner.read(key))
+    def read(self, key: str, *, at_most: int | None = BODY_MAX_BYTES) -> Stored:
+        return self._waiting.request(
+            Pending("read", key, writes=False), lambda: self._inner.read(key, at_most=at_most)
+        )
 
     def create(self, key: str, body: bytes) -> Version:
         return self._waiting.request(

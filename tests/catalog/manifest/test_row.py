@@ -13,7 +13,6 @@ from relance.catalog.manifest.row import (
     check_properties,
     decode_row,
     encode_row,
-    normalize_location,
     preferred,
 )
 from relance.errors import InvalidInputError
@@ -177,7 +176,6 @@ def test_other_rows_are_not_home(object_id: str, object_type: str, location: str
     ],
 )
 def test_location_is_normalized_or_never_followed(text: str, directory: str | None) -> None:
-    assert normalize_location(text) == directory
     assert Row("a", ObjectType.TABLE, text).normalized_location == directory
 
 

@@ -27,6 +27,7 @@ from relance.catalog.resolve import NotFound, SoftDeleted
 from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
+    OutcomeUnknownError,
     RelanceError,
     TableNotFoundError,
     UnsupportedOperationError,
@@ -301,7 +302,7 @@ def _interrupt_creates(folder: Path) -> Iterator[tuple[DirectoryNamespace, bool]
         life = interrupt(catalog, number, partial(_remove_with, other))
         try:
             create(catalog, "t", pa.table({"a": [number]}))
-        except (ConcurrentModificationError, TableNotFoundError):
+        except (ConcurrentModificationError, OutcomeUnknownError, TableNotFoundError):
             created = False
         else:
             created = True

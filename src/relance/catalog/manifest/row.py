@@ -8,15 +8,15 @@ a namespace, the metadata also holds the lifecycle's state, which is opaque here
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from relance.errors import InvalidInputError
+from relance.foreign_json import parse_json
 from relance.identifiers import DELIMITER
-from relance.locations import TABLE_SUFFIX
+from relance.locations import TABLE_SUFFIX, table_location
 
 DROPPED = "__dropped"
 DROPPED_PREFIX = DROPPED + DELIMITER
@@ -44,9 +44,6 @@ FORMAT_1_KEYS = frozenset(
     f"{_OURS}{key}" for key in ("marker", "announced", "over", "held", "moved_to", "by_row")
 )
 """Metadata keys of the first format, which only its conversion reads."""
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 class ObjectType(StrEnum):
@@ -141,8 +138,11 @@ class Row:
 
     @property
     def normalized_location(self) -> str | None:
-        """The directory that the row leads to; None if it is unsafe to follow."""
-        return None if self.location is None else normalize_location(self.location)
+        """The directory that the row leads to; None if it is never followed."""
+        try:
+            return None if self.location is None else table_location(self.location)
+        except InvalidInputError:
+            return None
 
     @property
     def is_home(self) -> bool:
@@ -151,6 +151,7 @@ class Row:
         return (
             self.object_type == ObjectType.TABLE
             and DELIMITER not in name
+            and "/" not in name
             and self.normalized_location == name + TABLE_SUFFIX
         )
 
@@ -192,17 +193,6 @@ class Row:
         if value is not None:
             metadata[key] = value
         return replace(self, metadata=metadata)
-
-
-def normalize_location(text: str) -> str | None:
-    """Return the root-relative directory that a row's location means.
-
-    None for what is never followed: the root itself, an absolute path, a URI, '..' and escapes.
-    """
-    if text.startswith("/") or "\0" in text or _SCHEME.match(text) or _ESCAPE.search(text):
-        return None
-    parts = [part for part in text.split("/") if part not in {"", "."}]
-    return None if not parts or ".." in parts else "/".join(parts)
 
 
 def overlaps(directory: str, directories: Iterable[str]) -> bool:
@@ -257,8 +247,8 @@ def _decode_metadata(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        metadata = json.loads(text)
-    except (ValueError, RecursionError):
+        metadata = parse_json(text)
+    except ValueError:
         metadata = None
     return metadata if isinstance(metadata, dict) else {_TEXT: text}
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from relance.clock import to_millis
 from relance.errors import InvalidTableStateError, UnsupportedOperationError
-
-MANIFEST_DIRECTORY = "__manifest"
+from relance.locations import MANIFEST_DIRECTORY
 
 READER_FLAGS_KEY = "lance.namespace.manifest.reader_feature_flags"
 WRITER_FLAGS_KEY = "lance.namespace.manifest.writer_feature_flags"

@@ -18,6 +18,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -36,7 +37,6 @@ from relance.catalog.manifest.cache import (
 )
 from relance.catalog.manifest.row import HEAD_ID, ObjectType, Row, encode_row, preferred
 from relance.catalog.manifest.schema import (
-    MANIFEST_DIRECTORY,
     SCHEMA,
     check_flags,
     check_schema,
@@ -63,7 +63,7 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.lance_io import lance_errors, open_at, transaction_at
-from relance.locations import VERSIONS_DIRECTORY
+from relance.locations import MANIFEST_DIRECTORY, VERSIONS_DIRECTORY
 from relance.storage.protocol import ObjectStorage
 
 HEAD_ROWS = 256
@@ -88,6 +88,8 @@ INDEXES = {
 
 _KNOWN_FOR_SECONDS = 10.0
 """Far less than the time upkeep leaves old versions alone."""
+_COMMIT_SEEN_SECONDS = 2.0
+"""A commit makes sure that the root is the same if that was seen longer ago; on a disk, always."""
 _OPENINGS = 5
 """How often the latest version is looked for when it is removed under our hands."""
 _WITHDRAWALS = 100
@@ -99,14 +101,25 @@ _LOOKED_FIRST = re.compile("preempted by|incompatible with", re.IGNORECASE)
 """What Lance says when a version that is there already refuses a commit."""
 
 
-@dataclass(frozen=True, slots=True)
+_Identity = tuple[str | None, int, datetime | None]
+"""The tag, size and time of a file."""
+
+
+@dataclass(slots=True)
 class _Known:
     """A version that was the latest not long ago."""
 
     dataset: lance.LanceDataset
-    until: float
-    seen_until: float
-    """By then it is made sure again that the version is still there: someone may replace the whole table."""
+    asked: float
+    """When it was known to be the latest, in the seconds of `since_boot`."""
+    seen_at: float
+    """When it was last made sure that the version is still the same: someone may replace the whole root."""
+    identity: _Identity | None = None
+    """Of the version's file; None until it was looked at."""
+
+    @property
+    def version(self) -> int:
+        return int(self.dataset.version)
 
 
 class ManifestTable:
@@ -116,6 +129,10 @@ class ManifestTable:
     the next is not there, it still is. That holds for as long as no upkeep can have removed the next one,
     so what was known longer ago is not used. To look for one key is far cheaper than to list: there are as
     many versions as were committed in half an hour.
+
+    A root may be restored, rebuilt or moved away under an open client, and the number of a version says
+    nothing of that. So the file of the known version is compared: its tag, size and time, and at first
+    whether it names the data files that were read.
     """
 
     def __init__(self, storage: ObjectStorage, uri: str, options: StorageOptions) -> None:
@@ -134,15 +151,25 @@ class ManifestTable:
     def open(self) -> lance.LanceDataset | None:
         """Return the latest version, or None when there is no table."""
         known, asked = self._known, since_boot()
-        if known is not None and asked < known.until:
+        if known is not None and asked < known.asked + _KNOWN_FOR_SECONDS:
             stepped = self._step_on(known, asked)
             if stepped is not None:
-                self._known = stepped
-                return stepped.dataset
+                return stepped
+        elif known is not None:
+            self._is_same(known, asked)
         dataset = self.open_apart()
         if dataset is not None:
             self.note(dataset, asked)
         return dataset
+
+    def is_same_root(self, read: lance.LanceDataset) -> bool:
+        """Tell whether the root is still the one that a version was read from, before a commit after it."""
+        known, asked = self._known, since_boot()
+        if known is None or not read.session().is_same_as(self._session):
+            return False
+        if asked < known.seen_at + _COMMIT_SEEN_SECONDS and not self.cheap_lookups:
+            return True
+        return self._is_same(known, asked)
 
     def open_apart(self) -> lance.LanceDataset | None:
         """Return the latest version as an object that nobody shares: some calls change it in place.
@@ -168,26 +195,65 @@ class ManifestTable:
         """Remember a version that was the latest at some time after `asked`; the first one was made by us."""
         if is_first:
             self._has_v2_names = True
-        self._known = _Known(dataset, asked + _KNOWN_FOR_SECONDS, asked + _KNOWN_FOR_SECONDS)
+            self._session = dataset.session()
+        self._known = _Known(dataset, asked, asked)
 
-    def _step_on(self, known: _Known, asked: float) -> _Known | None:
+    def _step_on(self, known: _Known, asked: float) -> lance.LanceDataset | None:
         """Return the latest version, starting from one that was; None when that has to be listed."""
-        until = asked + _KNOWN_FOR_SECONDS
-        version = int(known.dataset.version)
-        if not self._is_there(version + 1):
-            if asked < known.seen_until and self._has_v2_names and not self.cheap_lookups:
-                return _Known(known.dataset, until, known.seen_until)
-            self._has_v2_names = self._is_there(version)
-            return _Known(known.dataset, until, until) if self._has_v2_names else None
-        self._has_v2_names = True
-        latest = self._latest_after(version + 1)
+        is_latest = not self._is_there(known.version + 1)
+        self._has_v2_names = self._has_v2_names or not is_latest
+        seen = asked < known.seen_at + _KNOWN_FOR_SECONDS and self._has_v2_names and not self.cheap_lookups
+        if not (seen or self._is_same(known, asked)) or not self._has_v2_names:
+            return None
+        if is_latest:
+            known.asked = asked
+            return known.dataset
+        latest = self._latest_after(known.version + 1)
         with lance_errors("the catalog's manifest", self.options):
             try:
-                return _Known(known.dataset.checkout_version(latest), until, until)
+                dataset = known.dataset.checkout_version(latest)
             except (OSError, ValueError) as cause:
                 if "not found" in str(cause).lower():
                     return None
                 raise
+        self.note(dataset, asked)
+        return dataset
+
+    def _is_same(self, known: _Known, asked: float) -> bool:
+        """Tell whether the file of a version is still the one that was read; if not, forget the old root."""
+        identity = self._identify(known, asked)
+        if identity is None:
+            self._known, self._has_v2_names = None, False
+            self._session = lance.Session()
+            return False
+        known.identity, known.seen_at = identity, asked
+        return True
+
+    def _identify(self, known: _Known, asked: float) -> _Identity | None:
+        """Return what tells the file of a version from others, None if it is gone or another one."""
+        for scheme in (NamingScheme.V2, NamingScheme.V1):
+            key = manifest_key(MANIFEST_DIRECTORY, None, known.version, scheme)
+            with suppress(KeyNotFoundError):
+                identity = self._identity_of(key, known, asked)
+                self._has_v2_names = scheme is NamingScheme.V2
+                return identity
+            if self._has_v2_names:
+                break
+        return None
+
+    def _identity_of(self, key: str, known: _Known, asked: float) -> _Identity | None:
+        just_read = asked < known.seen_at + _COMMIT_SEEN_SECONDS and not self.cheap_lookups
+        if known.identity is not None or just_read:
+            info = self._storage.head(key)
+            identity = (info.e_tag, info.size, info.modified)
+            return identity if known.identity in {None, identity} else None
+        stored = self._storage.read(key)
+        # The last fragment is that of the last change of rows, each of which gives its files new names.
+        last = known.dataset.get_fragments()[-1:]
+        names = [file.path.encode() for fragment in last for file in fragment.metadata.files]
+        if not all(name in stored.body for name in names):
+            return None
+        return stored.e_tag, len(stored.body), stored.modified
 
     def _latest_after(self, version: int) -> int:
         """Return the last version of an unbroken row of them that begins at `version`, which is there."""
@@ -249,9 +315,13 @@ class LanceManifest:
 
     def recent(self) -> LanceSnapshot:
         last = self._last
-        if last is not None and since_boot() < last.seen_at + RECENT_SECONDS:
+        recent = last is not None and since_boot() < last.seen_at + RECENT_SECONDS
+        if last is not None and recent and (not self.table.cheap_lookups or self._is_current(last)):
             return last
         return self.latest()
+
+    def _is_current(self, read: LanceSnapshot) -> bool:
+        return read.dataset is None or self.table.is_same_root(read.dataset)
 
     def _is_superseded(self, version: int) -> bool:
         dataset = self.table.open_apart()
@@ -266,6 +336,8 @@ class LanceManifest:
         check_flags(read.metadata, writing=True)
         if since_boot() > read.seen_at + READ_FOR_SECONDS:
             raise ManifestConflictError("the snapshot of the manifest is too old")
+        if not self._is_current(read):
+            raise ManifestConflictError("the root was replaced by another one")
         asked, self._last = since_boot(), None
         if read.dataset is None:
             landed = in_reader(lambda: self._create(change))

@@ -71,7 +71,7 @@ class VersionDraft:
         if file is None:
             return None
         try:
-            same = storage.read(file.info.key).body == new.body
+            same = storage.read(file.info.key, at_most=None).body == new.body
         except KeyNotFoundError:
             same = False  # deleted meanwhile
         if not same:

@@ -25,6 +25,9 @@ _E_TAG = "e_tag"
 _SCHEME = "naming_scheme"
 _DELETING = "relance.deleting"
 
+_MOST_DIGITS = 20
+"""Of a version number."""
+
 _OURS = frozenset({_PATH, _SIZE, _E_TAG, _SCHEME, _DELETING})
 
 
@@ -182,4 +185,5 @@ def _by_version(table: str, rows: Iterable[Row]) -> dict[int, VersionRow]:
 def is_version_of(table: str, row: Row) -> bool:
     """Tell whether a row below a table's id is of one of its versions, and not of a table below it."""
     number = row.object_id[len(table) + 1 :]
-    return row.object_type == ObjectType.VERSION and number.isascii() and number.isdecimal()
+    is_number = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
+    return row.object_type == ObjectType.VERSION and is_number

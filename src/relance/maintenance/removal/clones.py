@@ -16,10 +16,9 @@ import lance
 
 from relance.catalog.context import Context
 from relance.catalog.manifest.row import ObjectType
-from relance.catalog.manifest.schema import MANIFEST_DIRECTORY
 from relance.errors import InvalidInputError, InvalidTableStateError, RelanceError, TableNotFoundError
 from relance.lance_io import lance_errors, open_at
-from relance.locations import VERSIONS_DIRECTORY, Scheme, directory_of_location
+from relance.locations import MANIFEST_DIRECTORY, VERSIONS_DIRECTORY, Scheme, directory_of_location
 
 _PARALLEL = 3
 """Or as many as the store takes requests: more of them on a disk only hinder each other."""

@@ -11,13 +11,13 @@ from enum import StrEnum
 
 from relance.catalog.context import Context
 from relance.catalog.layout import Bodies, inspect_name
-from relance.catalog.manifest.schema import MANIFEST_DIRECTORY
 from relance.catalog.repair import HASHED_DIRECTORY
 from relance.errors import UnsupportedOperationError
 from relance.identifiers import why_unusable
 from relance.locations import (
     DEREGISTERED_FILE,
     LAYOUT_KEY,
+    MANIFEST_DIRECTORY,
     POLICY_DIRECTORY,
     RESERVED_FILE,
     TABLE_SUFFIX,

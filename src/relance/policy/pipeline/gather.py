@@ -15,7 +15,14 @@ from lance_namespace import ListTablesRequest
 from relance.catalog.context import Context
 from relance.catalog.layout import ManifestFile, list_manifests
 from relance.catalog.manifest.store import Snapshot, rereading
-from relance.catalog.resolve import Found, Generation, all_generations, find_in, find_table
+from relance.catalog.resolve import (
+    Found,
+    Generation,
+    all_generations,
+    find_in,
+    find_table,
+    period_end,
+)
 from relance.errors import RelanceError, TableNotFoundError
 from relance.identifiers import DELIMITER, TableId
 from relance.lance_io import lance_errors, open_at
@@ -130,7 +137,10 @@ def _dropped(context: Context, generation: Generation) -> _Dropped:
         purge_after=status.purge_after,
         properties=() if row is None else _pairs(row.properties),
     )
-    return _Dropped(facts, generation.directory)
+    try:
+        return _Dropped(facts, generation.directory)
+    except TableNotFoundError as error:
+        return _Dropped(replace(facts, error=error.detail), "")
 
 
 def _lost(task: Look, error: RelanceError) -> list[Gathered]:
@@ -192,6 +202,8 @@ def _live_facts(context: Context, found: Found, known: TableFacts) -> TableFacts
 
 def _look_at_dropped(context: Context, dropped: _Dropped) -> Gathered:
     """Return what a dropped table holds; one that cannot be read any more can still be purged."""
+    if dropped.facts.error is not None:
+        return Gathered(dropped.facts)
     try:
         options = context.lance_options()
         with lance_errors(f"table at '{dropped.directory}'", options):
@@ -210,7 +222,7 @@ def _purge_after(known: TableFacts, written: datetime | None) -> datetime | None
     dropped, due = known.dropped_at, known.purge_after
     if written is None or dropped is None or due is None or written <= dropped:
         return due
-    return written + (due - dropped)
+    return period_end(written, due - dropped)
 
 
 def _measured(context: Context, directory: str, dataset: lance.LanceDataset, known: TableFacts) -> TableFacts:

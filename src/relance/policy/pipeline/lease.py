@@ -28,6 +28,7 @@ from relance.errors import (
     KeyNotFoundError,
     RelanceError,
 )
+from relance.foreign_json import parse_json
 from relance.locations import POLICY_DIRECTORY
 from relance.storage.probe import require_replace
 from relance.storage.protocol import Version
@@ -36,6 +37,9 @@ from relance.storage.readback import create_once, replace_once
 LEASE_KEY = f"{POLICY_DIRECTORY}/lease"
 LENGTH = timedelta(minutes=2)
 """How long a lease holds without being renewed."""
+
+_LONGEST = timedelta(days=1)
+"""No run asks for more at a time: a lease that ends later was not written by one."""
 
 _FORMAT = 1
 _POLL_SECONDS = 1.0
@@ -204,7 +208,10 @@ def _read(context: Context) -> tuple[Holder, Version] | None:
         stored = context.storage.read(LEASE_KEY)
     except KeyNotFoundError:
         return None
-    return _decode(stored.body), stored.version
+    holder = _decode(stored.body)
+    if holder.until > context.clock.now() + _LONGEST:
+        raise _corrupt()
+    return holder, stored.version
 
 
 def _encode(holder: Holder) -> bytes:
@@ -214,15 +221,22 @@ def _encode(holder: Holder) -> bytes:
 
 def _decode(body: bytes) -> Holder:
     try:
-        values = json.loads(body)
+        values = parse_json(body)
         if values.pop("format") != _FORMAT:
             raise InvalidTableStateError(f"'{LEASE_KEY}' was written by a newer release; upgrade this one")
         since, until = from_millis(values.pop("since")), from_millis(values.pop("until"))
-        return Holder(**values, since=since, until=until)
-    except (ValueError, TypeError, KeyError, AttributeError) as cause:
-        raise InvalidTableStateError(
-            f"corrupt policy lease '{LEASE_KEY}'; delete it if no policy run is in progress"
-        ) from cause
+        free = values.pop("free")
+        if not all(isinstance(value, str) for value in values.values()) or not isinstance(free, bool):
+            raise TypeError("not a string")
+        return Holder(**values, since=since, until=until, free=free)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as cause:
+        raise _corrupt() from cause
+
+
+def _corrupt() -> InvalidTableStateError:
+    return InvalidTableStateError(
+        f"corrupt policy lease '{LEASE_KEY}'; delete it if no policy run is in progress"
+    )
 
 
 def this_process() -> str:

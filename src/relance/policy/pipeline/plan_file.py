@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from relance.errors import (
     KeyNotFoundError,
     TransactionNotFoundError,
 )
+from relance.foreign_json import parse_json
 from relance.locations import POLICY_DIRECTORY, parse_root
 from relance.policy.codec import decode, digest, dumps, encode
 from relance.policy.pipeline.planning import RunPlan
@@ -24,6 +24,9 @@ FORMAT = 1
 """Of the file; another number is refused."""
 
 _RUNS = f"{POLICY_DIRECTORY}/runs"
+_MAX_BYTES = 256 * 1024 * 1024
+"""A plan of a million tables is shorter."""
+
 _ABANDONED = timedelta(days=30)
 """A run that was not resumed for so long never will be."""
 
@@ -42,7 +45,7 @@ def decode_plan(data: bytes, *, what: str) -> RunPlan:
         InvalidInputError: it is no plan, of another format, or was edited.
     """
     try:
-        found = json.loads(data)
+        found = parse_json(data)
     except ValueError as cause:
         raise InvalidInputError(f"{what} is not a plan: {cause}") from cause
     if not isinstance(found, dict) or "relance_plan" not in found:
@@ -124,7 +127,7 @@ def begun(context: Context, run: str | None) -> RunPlan:
     if name is None:
         raise TransactionNotFoundError("there is no interrupted run to resume")
     try:
-        stored = context.storage.read(_key(name))
+        stored = context.storage.read(_key(name), at_most=_MAX_BYTES)
     except (KeyNotFoundError, InvalidInputError) as cause:
         known = ", ".join(names) or "none"
         raise TransactionNotFoundError(
