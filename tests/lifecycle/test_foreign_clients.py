@@ -394,7 +394,8 @@ def _run_all_upkeep(root: Path, catalog: Catalog, clock: ManualClock) -> None:
     catalog.scrub(repair=True)
     catalog.purge_tables()
     catalog.sweep_markers()
-    mode = {} if context_of(catalog).manifest is not None else V1
+    context = context_of(catalog)
+    mode = V1 if context.manifest is None else COMPATIBILITY if context.dir_listing else V2
     age(root, 3 * DAY)
     JobLake(str(root), mode, settings=QUIET).run(RemoveOrphans())
     catalog.scrub(repair=True)
@@ -426,6 +427,22 @@ def test_table_that_lancedb_creates_over_a_purged_name_is_never_deleted(
     assert_gone(catalog, "t")
     make(catalog, "t", 9)
     assert_whole(catalog, "t", 9)
+
+
+def test_table_that_lancedb_creates_beside_a_catalog_of_the_manifest_alone_is_never_deleted(
+    root: Path, clock: ManualClock
+) -> None:
+    catalog = Catalog(clock=clock, root=str(root), **QUIET, **V2)
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    assert catalog.purge_table(["t"], force=True).purged
+    _stock_create(root, "t", 7, 8)
+    findings = catalog.scrub(repair=True)
+    assert [finding for finding in findings if finding.error is not None] == []
+    catalog.purge_tables([["t"]], force=True)
+    _run_all_upkeep(root, catalog, clock)
+    assert lancedb.connect(str(root)).open_table("t").to_arrow()["x"].to_pylist() == [7, 8]
+    assert_whole(Catalog(clock=clock, root=str(root), **QUIET), "t", 7, 8)
 
 
 def test_table_that_lance_namespace_creates_over_a_purged_name_is_a_full_citizen(

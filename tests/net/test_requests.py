@@ -29,5 +29,26 @@ def test_each_verb_costs_the_recorded_requests_on_s3(mode: str, moto_server: S3S
     _assert_costs("requests_s3", mode, request_counts.on_s3(moto_server, mode))
 
 
+BUDGET = {
+    "describe_table": 1,
+    "table_exists": 1,
+    "create_table": 16,
+    "declare_table": 12,
+    "drop_table": 10,
+    "undrop_table": 10,
+    "create_table, over dropped": 16,
+    "create_table, overwrite": 10,
+}
+"""The most requests on S3 that a warm client may need for a root table in compatibility mode."""
+
+
+def test_recorded_requests_of_root_tables_in_compatibility_mode_are_within_the_budget() -> None:
+    recorded: dict[str, Record] = goldens.read("requests_s3")["compatibility"]
+    for verb, most in BUDGET.items():
+        record = recorded[f"root | {verb}"]
+        counts = record.get(request_counts.AT_MOST, record)
+        assert 0 < sum(counts.values()) <= most, verb
+
+
 def test_every_verb_of_the_catalog_has_its_requests_recorded() -> None:
     assert told_verbs(list(goldens.read("requests_disk").values())) == verbs()

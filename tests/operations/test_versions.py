@@ -29,6 +29,7 @@ from tests.support.codes import (
     TABLE_NOT_FOUND,
     VERSION_NOT_FOUND,
 )
+from tests.support.mortal_clients import make_failing
 from tests.support.profiles import MOTO
 from tests.support.roots import (
     MORE_ROWS,
@@ -47,7 +48,7 @@ from tests.support.roots import (
 )
 
 from relance import DirectoryNamespace
-from relance.errors import TableVersionAlreadyExistsError
+from relance.errors import OutcomeUnknownError, PermissionDeniedError, TableVersionAlreadyExistsError
 
 STAGED = "_versions/staged-manifest"
 
@@ -435,6 +436,20 @@ class TestBatchCreate:
             4,
         ]
         assert versions(catalog, "t") == [1, 2, 3, 4]
+
+    def test_batch_that_fails_after_a_version_was_made_has_an_unknown_outcome(
+        self, place: Place, catalog: DirectoryNamespace
+    ) -> None:
+        create(catalog, "t")
+        entries = [self.entry(place, "t", number, b"x") for number in (2, 3)]
+        make_failing(catalog, 0, PermissionDeniedError)
+        with pytest.raises(PermissionDeniedError):
+            self.batch(catalog, *entries)
+        assert versions(catalog, "t") == [1]
+        life = make_failing(catalog, 2, PermissionDeniedError)  # after a file, and the removal of its source
+        with pytest.raises(OutcomeUnknownError):
+            self.batch(catalog, *entries)
+        assert versions(catalog, "t") == [1, 2], life.done
 
     def test_empty_batch_creates_nothing(self, catalog: DirectoryNamespace) -> None:
         assert self.batch(catalog) == []

@@ -97,7 +97,8 @@ def batch_commit_tables(context: Context, request: BatchCommitTablesRequest) -> 
     steps: list[Step] = [each for each in operations if not isinstance(each, _Declare | _Deregister)]
     at_home = [each.name for each in leaving if find_table(context, each, properties=False).home is not None]
     with _reserved(context, manifest, declared):
-        results = iter(commit_steps(context, manifest, steps, leaving=leaving, also=also))
+        more = also if declared or leaving else None
+        results = iter(commit_steps(context, manifest, steps, leaving=leaving, also=more))
     for name in at_home:
         _hide_home(context, name)
     told = [_result(context, each, results, gone) for each in operations]

@@ -16,6 +16,7 @@ from lance_namespace import (
     TableVersion,
 )
 
+from relance.catalog.arbiter import after_effect
 from relance.catalog.context import Context
 from relance.catalog.layout import ManifestFile, list_manifests, version_of
 from relance.catalog.manifest.row import Row
@@ -234,13 +235,14 @@ def commit_steps(
     steps: Sequence[Step],
     *,
     leaving: Sequence[TableId] = (),
-    also: Callable[[Snapshot], Change] = lambda _: NO_CHANGE,
+    also: Callable[[Snapshot], Change] | None = None,
 ) -> list[StepResult]:
     """Do all steps in one commit of the manifest, or none, and then what it means for the files.
 
     `also` adds to the commit; the tables of `leaving` must have no version that waits for its file.
 
     Raises:
+        OutcomeUnknownError: the commit was made, but not all that follows from it.
         TableNotFoundError: a table does not exist.
         TableVersionAlreadyExistsError: a version exists with other content.
         ConcurrentModificationError: a version is not the one after the latest.
@@ -253,12 +255,19 @@ def commit_steps(
             _check_staging(step)
 
     def plan(snapshot: Snapshot) -> tuple[Change, _Planned]:
-        return _plan(context, snapshot, steps, leaving, also)
+        return _plan(context, snapshot, steps, leaving, also or (lambda _: NO_CHANGE))
 
     for _ in range(_ROUNDS):
         planned = transact(manifest, plan)
         if not planned.behind:
-            return _finish(context, manifest, steps, planned.keys)
+            tables = ", ".join(dict.fromkeys(str(step.table_id) for step in steps))
+            with after_effect(tables, "was committed to"):
+                results, lost = _finish(context, manifest, steps, planned.keys)
+                if lost and (also is not None or len(lost) < len(steps)):
+                    raise version_taken(lost[0])  # the rest of the commit stays
+            if lost:
+                raise version_taken(lost[0])
+            return results
         for table_id in planned.behind:
             synchronise(context, manifest, table_id)
     raise ConcurrentModificationError("too many concurrent commits to the table; retry")
@@ -319,36 +328,35 @@ def _check_place(seen: _Seen, steps: Sequence[Step]) -> None:
 
 def _finish(
     context: Context, manifest: Manifest, steps: Sequence[Step], keys: Sequence[list[str]]
-) -> list[StepResult]:
+) -> tuple[list[StepResult], list[StagedVersion]]:
     """Give new versions their files, take the deleted ones theirs, and have the rows say so.
 
-    Raises:
-        TableVersionAlreadyExistsError: a writer that did not ask the catalog was faster.
+    Returns the results, and the versions that a writer that did not ask the catalog was faster to write,
+    with those that were made for them.
     """
     storage = context.storage
     made: dict[int, ManifestFile] = {}
-    lost: dict[TableId, StagedVersion] = {}
+    lost: list[StagedVersion] = []
     for number, step in enumerate(steps):
         if isinstance(step, DeleteVersions):
             storage.delete_many(keys[number])
-        elif step.table_id in lost:
-            continue  # it was made for a version before it that is another one now
+        elif any(step.table_id == other.table_id for other in lost):
+            lost.append(step)  # it was made for a version before it that is another one now
         elif put_final(storage, keys[number][0], step.body):
             made[number] = ManifestFile(step.version, storage.head(keys[number][0]))
         else:
-            lost[step.table_id] = step
+            lost.append(step)
     with suppress(RelanceError):  # all is decided; what is left undone here, the next look at the table does
         _update_rows(manifest, steps, keys, made)
         staged = [steps[number] for number in made]
         storage.delete_many(
             key for each in staged if isinstance(each, StagedVersion) for key in each.settled_keys
         )
-    for table_id in lost:
+    for table_id in dict.fromkeys(step.table_id for step in lost):
         with suppress(RelanceError):
             synchronise(context, manifest, table_id)
-    for new in lost.values():
-        raise version_taken(new)
-    return [_result(context, step, keys[number], made.get(number)) for number, step in enumerate(steps)]
+    results = [_result(context, step, keys[number], made.get(number)) for number, step in enumerate(steps)]
+    return results, lost
 
 
 def _result(context: Context, step: Step, keys: list[str], file: ManifestFile | None) -> StepResult:

@@ -7,6 +7,7 @@ never have, managed_versions takes over.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 from lance_namespace import (
     BatchCreateTableVersionsRequest,
@@ -22,6 +23,7 @@ from lance_namespace import (
     TableVersion,
 )
 
+from relance.catalog.arbiter import after_effect
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.layout import ManifestFile, list_manifests
 from relance.catalog.manifest.schema import manages_versions
@@ -109,7 +111,8 @@ def batch_create_table_versions(
     """Create several versions: all or none if the manifest keeps them, else one after another.
 
     Raises:
-        As create_table_version; without rows, versions made before a failure stay.
+        As create_table_version.
+        OutcomeUnknownError: one failed without rows; those before it stay.
         UnsupportedOperationError: one of several is of a branch, which has no rows.
     """
     checked = [check_staged(context, entry) for entry in request.entries]
@@ -124,7 +127,11 @@ def batch_create_table_versions(
             "atomically: create them one by one"
         )
     _check_sequence(context, checked)
-    return BatchCreateTableVersionsResponse(versions=[_put_version(context, each) for each in checked])
+    versions: list[TableVersion] = []
+    for new in checked:
+        with after_effect(str(new.table_id), "got some of the versions") if versions else nullcontext():
+            versions.append(_put_version(context, new))
+    return BatchCreateTableVersionsResponse(versions=versions)
 
 
 def parse_ignore_missing(given: object, context: Mapping[str, str] | None) -> bool:

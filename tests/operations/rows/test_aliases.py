@@ -18,7 +18,7 @@ def register_natively(lake: Lake, name: str, location: str) -> None:
     )
 
 
-SPELLINGS = ["{0}", "./{0}", "{0}/", ".//{0}", "{0}/data"]
+SPELLINGS = ["{0}", "./{0}", "{0}/", ".//{0}", "{0}/data", "{0}//data"]
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ from tests.support.managed_versions import (
     versions,
 )
 from tests.support.modes import COMPATIBILITY, MANIFEST_MODES, V2
+from tests.support.mortal_clients import make_failing
 from tests.support.patches import original, substitute
 from tests.support.paths import REPOSITORY
 from tests.support.racing import Outcome, team
@@ -56,7 +58,11 @@ from relance import DirectoryNamespace
 from relance.catalog.manifest.schema import MANAGED_VERSIONS_FLAG, MANAGED_VERSIONS_KEY, WRITER_FLAGS_KEY
 from relance.errors import (
     ConcurrentModificationError,
+    KeyExistsError,
+    OutcomeUnknownError,
     PermissionDeniedError,
+    RelanceError,
+    ServiceUnavailableError,
     TableNotFoundError,
     TableVersionAlreadyExistsError,
 )
@@ -111,7 +117,8 @@ def past(catalog: DirectoryNamespace, *parts: str) -> Any:
 def _overwrites(storage: ObjectStorage, target: str, body: bytes) -> bool:
     """Copy a manifest to its final name whatever is there, as the specification does."""
     storage.delete(target)
-    storage.create(target, body)
+    with suppress(KeyExistsError):
+        storage.create(target, body)
     return True
 
 
@@ -583,6 +590,35 @@ class TestCrashes:
             if done and fresh.mode is COMPATIBILITY:
                 after.register_table({"id": ["u"], "location": "u.lance"})
                 assert versions(after, "u") == [1]
+
+
+class TestRefusals:
+    """The store refuses one write: a definite error means that nothing was committed."""
+
+    @pytest.mark.parametrize("failure", [PermissionDeniedError, ServiceUnavailableError])
+    @pytest.mark.parametrize("verb", ["create", "batch"])
+    def test_refused_write_has_no_effect_or_an_unknown_outcome(
+        self, fresh: Fresh, verb: str, failure: type[RelanceError]
+    ) -> None:
+        for writes in range(40):
+            catalog = fresh.make_grown()
+            life = make_failing(catalog, writes, failure)
+            refusal: RelanceError | None = None
+            try:
+                if verb == "batch":
+                    commit_one_of_each(catalog)
+                else:
+                    put_version(catalog, "t", 3, stage(catalog, "t", body=b"third"))
+            except RelanceError as error:
+                refusal = error
+            if not life.failed:
+                assert writes > 2
+                return
+            decided = 3 in versions(fresh.reopen(), "t")
+            where = f"refused after {life.done}: {refusal!r}"
+            assert decided or refusal is not None, where
+            assert not decided or refusal is None or isinstance(refusal, OutcomeUnknownError), where
+        raise AssertionError("it never ends")
 
 
 class Fresh:
