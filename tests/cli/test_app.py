@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from tests.support.cli import SECRET, CommandLake, environment, run, spawn
 from tests.support.failures import deny
 from tests.support.patches import substitute
+from tests.support.ports import free_port
 
 from relance import errors
 from relance.cli import failures
@@ -151,7 +152,6 @@ def test_nearest_relance_toml_selects_the_catalog(
         ('storage = "x"', "'storage' must be a table"),
         ('root = ["x"]', "'root' must be a string"),
         ("[storage]\nregion = 'x'", "no catalog specified: "),
-        ('root = "s3://b"\n[storage]\nacces_key_id = "' + SECRET + '"', "acces_key_id"),
         ('root = "x"\n[catalog]\ndrop_tll = "7d"', "drop_tll"),
     ],
 )
@@ -164,6 +164,28 @@ def test_invalid_relance_toml_is_a_usage_error_without_secret_values(
     assert said in ran.err
     assert SECRET not in ran.err
     assert "did you mean" in ran.err or "rot" not in said
+
+
+def test_misspelt_storage_option_is_a_warning_without_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    options = {
+        "acces_key_id": SECRET,
+        "access_key_id": "some",
+        "secret_access_key": "other",
+        "region": "eu-west-1",
+        "endpoint": f"http://127.0.0.1:{free_port()}",
+        "allow_http": "true",
+        "client_max_retries": "0",
+    }
+    storage = "".join(f'{key} = "{value}"\n' for key, value in options.items())
+    (tmp_path / "relance.toml").write_text(f'root = "s3://b"\n[storage]\n{storage}')
+    ran = run("ls")
+    assert ran.exit_code != 0, "nobody listens there"
+    assert ran.err.startswith("warning: storage option 'acces_key_id' is unknown for s3")
+    assert "did you mean 'access_key_id'" in ran.err
+    assert SECRET not in ran.err
 
 
 def test_missing_config_file_is_a_usage_error() -> None:

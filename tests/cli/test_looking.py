@@ -46,7 +46,7 @@ def test_ls_sizes_counts_rows_bytes_and_fragments(lake: CommandLake) -> None:
     (users,) = lake.json("ls", "prod", "--sizes", "--tables")["tables"]
     assert users["rows"] == 6
     assert users["fragments"] == 2
-    assert users["version"] == 2
+    assert users["version"] == 3  # properties make a version of their own
     assert users["bytes"] > 100
     assert users["error"] is None
 
@@ -88,7 +88,7 @@ def test_show_prints_columns_versions_tags_and_properties(lake: CommandLake) -> 
     ]
     assert found["tags"] == {"first": 1}
     assert found["properties"] == {"team": "a"}
-    assert (found["version"], found["rows"], found["protected"]) == (2, 6, False)
+    assert (found["version"], found["rows"], found["protected"]) == (3, 6, False)
     text = lake.ok("show", "prod.users")
     assert "tag first" in text
     assert "int64" in text
@@ -129,9 +129,9 @@ def test_status_distinguishes_existing_dropped_and_missing_tables(lake: CommandL
 
 def test_versions_are_listed_newest_first_with_their_tags(lake: CommandLake) -> None:
     found = lake.json("versions", "prod.users")["versions"]
-    assert [(each["version"], each["tags"]) for each in found] == [(2, []), (1, ["first"])]
+    assert [(each["version"], each["tags"]) for each in found] == [(3, []), (2, []), (1, ["first"])]
     assert [each["version"] for each in lake.json("versions", "prod.users", "--limit", "1")["versions"]] == [
-        2
+        3
     ]
     assert "first" in lake.ok("versions", "prod.users")
 

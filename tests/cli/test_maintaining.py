@@ -60,11 +60,11 @@ def test_cleanup_removes_old_versions_once_confirmed(lake: CommandLake) -> None:
     rules = ("--older-than", "0s", "--allow-young", "--skip-tagged")
     lake.catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))
     planned = _entry(lake.json("cleanup", "prod.users", *rules, "--dry-run"), "prod.users")
-    assert planned["change"]["versions"] == 1  # type: ignore[index]  # version 1 is tagged, 3 is the latest
+    assert planned["change"]["versions"] == 2  # type: ignore[index]  # version 1 is tagged, 4 is the latest
     assert lake.run("cleanup", "prod.users", *rules).exit_code == 5
-    assert len(lake.json("versions", "prod.users")["versions"]) == 3
+    assert len(lake.json("versions", "prod.users")["versions"]) == 4
     lake.ok("cleanup", "prod.users", *rules, "--yes")
-    assert [each["version"] for each in lake.json("versions", "prod.users")["versions"]] == [3, 1]
+    assert [each["version"] for each in lake.json("versions", "prod.users")["versions"]] == [4, 1]
 
 
 def test_cleanup_keeps_young_and_tagged_versions(lake: CommandLake) -> None:
@@ -84,7 +84,7 @@ def test_cleanup_beside_an_unreadable_table_suggests_ignore_clones(lake: Command
     refused = lake.run("cleanup", *rules)
     assert refused.exit_code != 0
     assert "--ignore-clones" in refused.err
-    assert len(lake.json("versions", "prod.users")["versions"]) == 3
+    assert len(lake.json("versions", "prod.users")["versions"]) == 4
     lake.ok("cleanup", *rules, "--ignore-clones")
     assert len(lake.json("versions", "prod.users")["versions"]) == 2
 

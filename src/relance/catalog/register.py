@@ -29,6 +29,7 @@ from relance.catalog.resolve import (
     not_found,
     refuse_protected,
     require_row,
+    taken,
 )
 from relance.catalog.states import Situation, new_nonce
 from relance.errors import (
@@ -146,7 +147,7 @@ def _register_home(
         rows = home_rows(snapshot, name)
         row = snapshot.get([name]).get(name)
         if row is not None and not row.is_home:
-            raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{row.location}'")
+            raise taken(table_id, row)
     if home.is_visible and not overwrite and (rows or snapshot is None):
         # A directory that is visible but has no row yet is new to the manifest.
         raise TableAlreadyExistsError(f"table id '{table_id}' is already registered")
@@ -186,7 +187,7 @@ def _register_elsewhere(
             removed = tuple(dict.fromkeys((*freed.removed, *stale)))
             return replace(freed, removed=removed), None
         if old.object_type != ObjectType.TABLE or not old.is_visible:
-            raise TableAlreadyExistsError(f"table id '{table_id}': the name is taken by a {old.object_type}")
+            raise taken(table_id, old)
         refuse_protected(old)
         versions = version_rows(snapshot, old.object_id, None)
         return Change(removed=(old.object_id, *versions.removed, *stale), added=(new,)), None

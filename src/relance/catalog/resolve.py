@@ -26,7 +26,6 @@ from relance.catalog.context import FLAT, Context
 from relance.catalog.layout import (
     Bodies,
     NameSnapshot,
-    end_reservation_at_home,
     inspect_name,
     list_manifests,
     list_root,
@@ -261,11 +260,9 @@ def find_table(
         if context.manifest is None:
             if not home.is_visible:
                 raise not_found(context, NameState(table_id, None, None, home, ()))
-            end_reservation_at_home(context, home)
             return Found(table_id, home.directory, {}, home, has_row=False)
         # A few seconds of age do no harm: nobody who looks at both can get the name of a visible table.
         if home.is_visible and other_owner(context.manifest.recent(), table_id.name) is None:
-            end_reservation_at_home(context, home)
             own = _home_row(context.manifest, table_id.name) if properties else None
             shown = own.properties if own is not None else {}
             return Found(table_id, home.directory, shown, home, has_row=own is not None)
@@ -284,7 +281,6 @@ def find_in(context: Context, snapshot: Snapshot, table_id: TableId, *, versions
         home = inspect_name(context, table_id.name, versions=versions)
         if not home.is_visible:
             raise not_found(context, NameState(table_id, snapshot, None, home, ()))
-        end_reservation_at_home(context, home)
         rows = home_rows(snapshot, table_id.name)
         shown = rows[0].properties if rows else {}
         return Found(table_id, home.directory, shown, home, has_row=bool(rows))

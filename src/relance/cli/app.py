@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -14,7 +15,7 @@ from relance import __version__
 from relance.cli import completion, doctor, lifecycle, looking, maintaining, past, policies, roots, rows, runs
 from relance.cli.base import Group
 from relance.cli.exits import Exit
-from relance.cli.output import Answer, prepare_streams, print_answer, print_failed, print_failure
+from relance.cli.output import Answer, note, prepare_streams, print_answer, print_failed, print_failure
 from relance.cli.state import State
 
 
@@ -34,7 +35,11 @@ class App(Group):
         state.json = "--json" in given  # even if the rest of the command line is invalid
         prepare_streams()
         try:
-            code = self._run(given, state, complete_var, extra)
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: note(
+                    f"warning: {state.redact(str(message))}"
+                )
+                code = self._run(given, state, complete_var, extra)
         except BrokenPipeError:
             _forget_output()
             code = Exit.BROKEN_PIPE

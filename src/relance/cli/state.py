@@ -56,11 +56,15 @@ class State:
         Raises:
             CliError: its folder does not exist.
         """
-        catalog = self.new_catalog
-        root = catalog.root_uri
-        if "://" not in root and not os.path.isdir(root):
+        from relance.locations import Scheme, parse_root
+
+        root = parse_root(self.lake.properties["root"])
+        is_missing = root.scheme is Scheme.FILE and not os.path.isdir(root.path)
+        # Invalid settings are reported first, unless a file is there, in which nothing can be opened.
+        catalog = None if is_missing and os.path.lexists(root.path) else self.new_catalog
+        if catalog is None or is_missing:
             raise CliError(
-                f"folder {root} not found (set by {self.lake.named_by})",
+                f"folder {root.path} not found (set by {self.lake.named_by})",
                 "check the path; to create a catalog: relance create-namespace or relance import",
                 Exit.NOT_FOUND,
             )

@@ -18,7 +18,7 @@ from lance_namespace import (
 from lance_namespace_urllib3_client.models.table_basic_stats import TableBasicStats
 
 from relance.catalog.context import Context, table_id_of
-from relance.catalog.layout import end_reservation, list_names
+from relance.catalog.layout import end_reservation, end_reservation_at_home, list_names
 from relance.catalog.manifest.row import ObjectType, user_properties
 from relance.catalog.manifest.store import Snapshot, rereading
 from relance.catalog.namespaces import page_of
@@ -154,6 +154,8 @@ def describe_table(context: Context, request: DescribeTableRequest) -> DescribeT
     table_id = table_id_of(context, request.id, existing=True)
     with parent_first(context, table_id):
         found = find_table(context, table_id)
+    if found.home is not None:
+        end_reservation_at_home(context, found.home)
     location = context.location_of(found.directory)
     detailed = bool(request.load_detailed_metadata)
     inside = found.inside(context.storage) if request.check_declared or detailed else None

@@ -179,11 +179,11 @@ def test_rows_added_after_planning_are_not_deleted(flat: LocalPlace) -> None:
 
 def test_row_delete_dry_run_counts_and_changes_nothing(flat: LocalPlace) -> None:
     make(flat)
+    first = opened(flat).get_fragments()[:2]
     before = flat.files()
     planned = result_of(flat, DeleteRows("id < 15"), dry_run=True).planned
     assert planned is not None
     assert (planned.rows, planned.files) == (15, 2)
-    first = opened(flat).get_fragments()[:2]
     assert planned.bytes == sum(each.metadata.files[0].file_size_bytes for each in first)
     assert flat.files() == before
 

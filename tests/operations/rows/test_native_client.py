@@ -21,7 +21,7 @@ from lance_namespace import (
     ListTablesRequest,
     RegisterTableRequest,
 )
-from lance_namespace.errors import InvalidInputError
+from lance_namespace.errors import InvalidInputError, TableNotFoundError
 from tests.support.calls import (
     all_tables,
     assert_gone,
@@ -181,7 +181,8 @@ def test_unsafe_location_registered_by_the_native_client_is_never_purged(bad: st
         manifest.update({"location": "'../outside'"}, where="object_id = 'trap'")
     else:
         theirs.register_table(RegisterTableRequest(id=["trap"], location=bad))
-    drop(catalog, "trap")
+    with pytest.raises(TableNotFoundError, match="no valid location"):
+        drop(catalog, "trap")
     before = {key: body for key, body in v2.files().items() if "__manifest" not in key}
     result = catalog.purge_tables([["trap"]], force=True)
     assert not result[0].purged

@@ -5,14 +5,19 @@ And clients without manifest, who see nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from tests.support.machines.clock import TIME
 from tests.support.models.manifest import DROP_TTL, Data, Drop, Error, Id, ManifestModel
 
-from relance.errors import InvalidTableStateError, TableAlreadyExistsError, TableNotFoundError
+from relance.errors import (
+    InvalidInputError,
+    InvalidTableStateError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
 
 
 class State(StrEnum):
@@ -192,15 +197,20 @@ class CompatibilityModel(ManifestModel):
 
     def register(self, key: Id, data: Data, mode: str, properties: dict[str, str]) -> Error:
         home = self.home_of(data)
-        if home is None or key != (data.home,) or key in self.rows or key in self.spaces:
+        if home is None or key != (data.home,):
             return super().register(key, data, mode, properties)
         if home.state is State.DROPPED:
             return TableNotFoundError
+        if key in self.rows or key in self.spaces:
+            registered = any(other is data for other in self.rows.values())
+            return InvalidInputError if registered else TableAlreadyExistsError
         if home.state is State.OPEN and mode == "create":
             return TableAlreadyExistsError
         if data.protected:
             return InvalidTableStateError
-        home.state, data.properties = State.OPEN, dict(properties)
+        # Without a row and without new ones they are those that Lance has.
+        kept = data.stored if home.state is State.DEREGISTERED else {}
+        home.state, data.properties = State.OPEN, dict(properties or kept)
         return None
 
     def sweep(self, name: str) -> None:
@@ -221,7 +231,8 @@ class CompatibilityModel(ManifestModel):
         if home.shown and home.shown.versions:
             return self._create_over(home.shown, mode, rows, {})
         if home.data is None:
-            home.data, home.state = Data([rows], home=name), State.OPEN
+            home.data, home.state = Data(home=name), State.OPEN
+            home.data.write(rows, {})
             return None
         home.data.write(rows, {})
         if home.state is State.DROPPED:
@@ -252,4 +263,11 @@ class CompatibilityModel(ManifestModel):
 
 def _copy(data: Data) -> Data:
     """Return a table with the same versions in a directory of its own."""
-    return Data(list(data.versions), dict(data.properties), data.protected)
+    return replace(
+        data,
+        versions=list(data.versions),
+        properties=dict(data.properties),
+        location="",
+        home=None,
+        written_at=TIME.now(),
+    )

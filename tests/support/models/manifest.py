@@ -54,10 +54,10 @@ class Data:
     """Compatibility mode: it lies in the directory of this name."""
     written_at: datetime | None = None
     """When the newest version was written, by the store's clock."""
-
-    def __post_init__(self) -> None:
-        if self.versions and self.written_at is None:
-            self.written_at = TIME.now()
+    written: int = 0
+    """The version that the last write of rows made; properties make one more."""
+    stored: dict[str, str] = field(default_factory=dict)
+    """The properties that Lance has, for whoever finds the directory without a row."""
 
     @property
     def directory(self) -> str:
@@ -65,10 +65,12 @@ class Data:
         return self.location.rpartition("/")[2]
 
     def write(self, rows: list[int], properties: dict[str, str]) -> None:
-        """Add a version that replaces the rows, and new properties if there are any."""
+        """Add a version that replaces the rows, and one with new properties if there are any."""
         self.versions.append(rows)
-        self.written_at = TIME.now()
-        self.properties = dict(properties) or self.properties
+        self.written, self.written_at = len(self.versions), TIME.now()
+        if properties:
+            self.versions.append(rows)
+            self.properties, self.stored = dict(properties), dict(properties)
 
     def append(self, rows: list[int]) -> None:
         """Note an append through a handle; handles do not know of the lifecycle."""
@@ -192,7 +194,9 @@ class ManifestModel:
             dropped[-1].data.write(rows, properties)
             self.revive(dropped[-1])
         else:
-            self.place(key, Data([rows], dict(properties)))
+            data = Data()
+            data.write(rows, properties)
+            self.place(key, data)
         return None
 
     @staticmethod
@@ -200,7 +204,7 @@ class ManifestModel:
         if not data.versions:
             if properties:
                 return InvalidInputError
-            data.write(rows, {})
+            data.write(rows, data.properties)
             return None
         if mode == "overwrite":
             data.write(rows, properties)

@@ -391,16 +391,18 @@ class LanceManifest:
         asked = since_boot()
         try:
             with manifest_errors(self.options):
-                fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
+                # Building borrows the object from Lance's side, and other threads read from the shared one.
+                own = dataset.checkout_version(dataset.version)
+                fragments = [fragment.fragment_id for fragment in own.get_fragments()]
                 new = [
-                    dataset.create_index_uncommitted(column, kind, name=name, fragment_ids=fragments)
+                    own.create_index_uncommitted(column, kind, name=name, fragment_ids=fragments)
                     for column, (kind, name) in INDEXES.items()
                 ]
                 operation = LanceOperation.CreateIndex(new_indices=new, removed_indices=[])
                 indexed = lance.LanceDataset.commit(
-                    dataset,
+                    own,
                     operation,
-                    read_version=int(dataset.version),
+                    read_version=int(own.version),
                     max_retries=0,
                     storage_options=self._lance_options,
                     commit_timeout=COMMIT_TIMEOUT,
