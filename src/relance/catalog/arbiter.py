@@ -529,7 +529,9 @@ def control_of(row: Row) -> Control | None:
         InvalidTableStateError: it cannot be understood.
     """
     text = row.control_text
-    return None if text is None else decode_control(text.encode(errors="replace"), name=row.original_id)
+    if text is None:
+        return None
+    return decode_control(text.encode(errors="replace"), name=row.original_id, in_row=True)
 
 
 def same_row(snapshot: Snapshot, seen: Row) -> Row:

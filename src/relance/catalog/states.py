@@ -42,6 +42,8 @@ _SHORT = re.compile(
 )
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,23}")
 """A longer deletion id would not fit into an arbiter that hides nothing."""
+_ROW_ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,63}")
+"""The first format gave ids of 24 characters, to which the drop of a namespace added the table's number."""
 
 _LONGEST_LEASE = timedelta(days=365)
 _FORMAT_1_SHORT = re.compile(rb"[0-9a-f]{24}(:[0-9a-zA-Z-]{1,31})?|(sweeping|writing) [0-9a-f]{24} \d{1,15}")
@@ -464,8 +466,10 @@ def _fields(control: Control) -> dict[str, Any]:
     return fields | {key: value for key, value in optional.items() if value not in (None, "", [])}
 
 
-def decode_control(body: bytes, *, name: str) -> Control:
+def decode_control(body: bytes, *, name: str, in_row: bool = False) -> Control:
     """Return what the arbiter of table `name` says.
+
+    A row may have a longer deletion id: it has no short body that would have to hold it.
 
     Raises:
         InvalidTableStateError: the bytes are damaged or of a format this release does not know.
@@ -483,7 +487,7 @@ def decode_control(body: bytes, *, name: str) -> Control:
             "Nothing was changed; use the release that wrote it"
         )
     try:
-        return _decode_fields(fields)
+        return _decode_fields(fields, _ROW_ID if in_row else _ID)
     except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as cause:
         raise _damaged(body, name) from cause
 
@@ -503,16 +507,16 @@ def _decode_short(text: str) -> Control:
     )
 
 
-def _decode_fields(fields: Mapping[str, Any]) -> Control:
+def _decode_fields(fields: Mapping[str, Any], ids: re.Pattern[str]) -> Control:
     before = fields.get("before")
     ttl, lease, deleted_at = fields.get("ttl_ms"), fields.get("lease_ms"), fields.get("deleted_at_ms")
     control = Control(
         state=State(str(fields["state"])),
         nonce=_text(fields["nonce"]),
-        undid=_deletion_id(fields.get("undid", "")),
+        undid=_deletion_id(fields.get("undid", ""), ids),
         after=_time(fields.get("after_s")),
         fence=_time(fields.get("fence_s")),
-        id=_deletion_id(fields.get("id", "")),
+        id=_deletion_id(fields.get("id", ""), ids),
         version=_whole(fields.get("version", 0)),
         ttl=None if ttl is None else timedelta(milliseconds=_whole(ttl)),
         since=_time(fields.get("since_s")),
@@ -521,7 +525,7 @@ def _decode_fields(fields: Mapping[str, Any]) -> Control:
         lease=None if lease is None else _lease(lease),
         stopped=fields.get("stopped") is True,
         upto=_time(fields.get("upto_s")),
-        before=None if before is None else _decode_before(before),
+        before=None if before is None else _decode_before(before, ids),
         to=_text(fields.get("to", "")),
         at=_text(fields.get("at", "")),
         deleted_at=None if deleted_at is None else from_millis(_whole(deleted_at)),
@@ -538,9 +542,9 @@ def _decode_fields(fields: Mapping[str, Any]) -> Control:
 _CLAIMS = frozenset({State.REVIVING, State.PURGING})
 
 
-def _decode_before(fields: Mapping[str, Any]) -> Control:
+def _decode_before(fields: Mapping[str, Any], ids: re.Pattern[str]) -> Control:
     # No claim is taken from another one, which would need a state before it.
-    return _decode_fields({key: value for key, value in fields.items() if key != "before"})
+    return _decode_fields({key: value for key, value in fields.items() if key != "before"}, ids)
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -649,8 +653,8 @@ def _lease(millis: object) -> timedelta:
     return lease
 
 
-def _deletion_id(value: object) -> str:
-    if value != "" and not is_deletion_id(value):
+def _deletion_id(value: object, ids: re.Pattern[str]) -> str:
+    if value != "" and not (isinstance(value, str) and ids.fullmatch(value)):
         raise ValueError(f"not a deletion id: {value!r}")
     return str(value)
 
