@@ -394,7 +394,7 @@ LATE = Mark(NOW, WEEK, "late", "older", NOW)
         (None, None, False),
         (None, FOREIGN, True),
         (None, replace(OURS, after=""), True),
-        (None, OURS, False),
+        (None, OURS, True),
         (SHORT, None, False),
         (SHORT, FOREIGN, True),
         (SHORT, OURS, True),
@@ -450,7 +450,7 @@ PLAIN = replace(DELETED, after=None)
     [
         (None, None, Situation.VISIBLE),
         (None, FOREIGN, Situation.DROPPED),
-        (None, OURS, Situation.VISIBLE),
+        (None, OURS, Situation.DROPPED),
         (SHORT, None, Situation.VISIBLE),
         (SHORT, FOREIGN, Situation.DROPPED),
         (SHORT, OURS, Situation.DROPPED),

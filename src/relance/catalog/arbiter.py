@@ -352,8 +352,8 @@ def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationE
     control = marked.control
     if is_dead(context, control, marked.modified):
         return ConcurrentModificationError(
-            f"table id '{name}' is locked by a purge that was interrupted; run purge on it again, which works "
-            "at once, then retry"
+            f"table id '{name}' is locked by a purge that was interrupted; run purge on it again, which "
+            "works at once, then retry"
         )
     if marked.modified is None or control.lease is None:
         when = "later"

@@ -290,7 +290,9 @@ def counts(marked: Marked | None, mark: Mark | None) -> bool:
     """Tell whether the marker, beside an arbiter that is no claim, says that the table is dropped."""
     if mark is None or mark.is_foreign:
         return mark is not None
-    if marked is not None and marked.state is State.DELETED:
+    if marked is None:
+        return True  # nobody removes an arbiter while a marker may still come late; listings decide so too
+    if marked.state is State.DELETED:
         return mark.id == marked.control.id
     return mark.after == undid(marked)
 
