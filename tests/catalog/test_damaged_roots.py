@@ -16,11 +16,12 @@ from tests.support.calls import make, rows, tables
 from tests.support.lakes import Lake
 from tests.support.modes import COMPATIBILITY, MODES, V1
 from tests.support.policy.policies import policy
-from tests.support.roots import S3Place
+from tests.support.roots import S3Place, stream_of
 from tests.support.servers import S3Server
 
 from relance import DirectoryNamespace
 from relance.catalog.repair import Problem
+from relance.catalog.resolve import SoftDeleted
 from relance.catalog.states import SHORT_MAX_BYTES, Timing
 from relance.clock import LATEST, to_millis
 from relance.errors import InvalidTableStateError, RelanceError
@@ -256,3 +257,23 @@ def test_damaged_bodies_on_an_object_store_affect_one_table_each(
     }
     assert "200000 bytes, but at most 65536" in str(results["deeper"].error)
     assert {each.name for each in catalog.scrub()} == {"deep", "deeper"}
+
+
+def test_marker_decides_alone_once_a_damaged_arbiter_is_deleted_as_scrub_says(lake: Lake) -> None:
+    if lake.is_v2:
+        pytest.skip("its tables have no files beside them")
+    catalog = lake.catalog
+    catalog.create_table({"id": ["t"]}, stream_of(1))
+    catalog.drop_table({"id": ["t"]})
+    catalog.undrop_table(["t"])
+    catalog.drop_table({"id": ["t"]})
+    control = lake.folder / "t.control"
+    control.write_bytes(b"x" * 200)
+    (finding,) = catalog.scrub()
+    assert "delete it to let 't.deleted' decide alone" in finding.remedy
+    control.unlink()
+    assert isinstance(catalog.table_status(["t"]), SoftDeleted)
+    assert [each.id for each in catalog.list_dropped_tables()] == [("t",)]
+    assert catalog.scrub(repair=True) == []
+    catalog.undrop_table(["t"])
+    assert tables(catalog) == ["t"]

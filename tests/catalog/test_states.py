@@ -253,6 +253,14 @@ def test_longest_short_body_still_is_short() -> None:
     assert decode_control(encode_control(longest), name="t") == longest
 
 
+def test_row_may_have_a_longer_deletion_id_than_a_file() -> None:
+    control = Control(State.DELETED, NONCE, id="7726a1b94c3d5e6f01234567-1203")
+    body = encode_control(control)
+    assert decode_control(body, name="t", in_row=True) == control
+    with pytest.raises(InvalidTableStateError, match="scrub"):
+        decode_control(body, name="t")
+
+
 def test_tombstone_is_longer_than_a_short_body_whatever_its_id() -> None:
     for deletion_id in ("7", ID):
         body = encode_control(Control(State.PURGED, "1", id=deletion_id))
@@ -386,7 +394,7 @@ LATE = Mark(NOW, WEEK, "late", "older", NOW)
         (None, None, False),
         (None, FOREIGN, True),
         (None, replace(OURS, after=""), True),
-        (None, OURS, False),
+        (None, OURS, True),
         (SHORT, None, False),
         (SHORT, FOREIGN, True),
         (SHORT, OURS, True),
@@ -442,7 +450,7 @@ PLAIN = replace(DELETED, after=None)
     [
         (None, None, Situation.VISIBLE),
         (None, FOREIGN, Situation.DROPPED),
-        (None, OURS, Situation.VISIBLE),
+        (None, OURS, Situation.DROPPED),
         (SHORT, None, Situation.VISIBLE),
         (SHORT, FOREIGN, Situation.DROPPED),
         (SHORT, OURS, Situation.DROPPED),

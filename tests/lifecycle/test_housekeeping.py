@@ -168,6 +168,8 @@ def test_scrub_finds_and_repairs_leftovers_of_crashes(catalog: Catalog, clock: M
     for key, body in late_files.items():
         storage.create(key, body)
     make(catalog, "late-marker", 1)
+    drop(catalog, "late-marker")
+    catalog.undrop_table(["late-marker"])
     mark = Mark(clock.now(), timedelta(hours=1), new_nonce(), after=new_nonce())
     put_mark(context, "late-marker", mark, over=None)
     storage.create("leftover.lance/data/x", b"x")

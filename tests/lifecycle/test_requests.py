@@ -72,7 +72,7 @@ def test_markers_add_no_requests_to_a_listing(
     assert counter.count() == 1, counter.requests
 
 
-def test_group_purge_costs_six_requests_per_table_and_four_in_total(
+def test_group_purge_costs_six_requests_per_table_and_five_in_total(
     catalog: relance.DirectoryNamespace, counter: RequestCounter
 ) -> None:
     names = [f"t{index}" for index in range(6)]
@@ -83,12 +83,13 @@ def test_group_purge_costs_six_requests_per_table_and_four_in_total(
     job = PurgeDropped(force=True)
     effects = job.do_together(context_of(catalog), [(name,) for name in names])
     assert all(isinstance(effect, Effect) and effect.files > 2 for effect in effects)
-    # Per table: look, arbiter, files, claim, look, end. Together: manifests, other files, markers.
-    assert counter.count() <= 6 * len(names) + 4, counter.requests
+    # Per table: look, arbiter, files, claim, look, end. Together: a look for the manifest, whose rows may
+    # lead to the same files; manifests, other files, markers.
+    assert counter.count() <= 6 * len(names) + 5, counter.requests
     assert tables(catalog) == []
     counter.reset()
     make(catalog, "t", 1)
     drop(catalog, "t")
     counter.reset()
     assert catalog.purge_table(["t"], force=True).purged
-    assert counter.count() <= 10, counter.requests
+    assert counter.count() <= 11, counter.requests

@@ -15,7 +15,7 @@ import pytest
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.calls import assert_whole, declare, drop, make, rename, spaces
 from tests.support.modes import COMPATIBILITY, MODES
-from tests.support.mortal_clients import Death, make_mortal
+from tests.support.mortal_clients import Death, make_failing, make_mortal
 
 from relance import DirectoryNamespace
 from relance.errors import ConcurrentModificationError, OutcomeUnknownError
@@ -140,6 +140,29 @@ def test_name_that_a_dead_purge_blocks_is_free_from_the_time_that_the_error_says
             _create(catalog, "t")
         assert_whole(_open(root, mode, clock), "t", 3)
     assert blocked > 1
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["died long ago", "interrupted"])
+@pytest.mark.parametrize("mode", ["V1", "compatibility"])
+def test_error_about_a_purge_that_stopped_says_to_run_purge_again(
+    mode: str, dies: bool, tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    stopping = _begin(tmp_path, mode, "t", DROPPED, clock)
+    if dies:
+        assert _dies(stopping, "t", _purge, 2)
+        clock.advance(timedelta(minutes=27))
+    else:
+        make_failing(stopping, 2, KeyboardInterrupt)
+        with pytest.raises(KeyboardInterrupt):
+            _purge(stopping, "t")
+    catalog = _open(tmp_path, mode, clock)
+    for act in (_create, _overwrite):
+        with pytest.raises(ConcurrentModificationError, match="run purge on it again"):
+            act(catalog, "t")
+    assert catalog.purge_table(["t"]).purged
+    _create(catalog, "t")
+    assert_whole(catalog, "t", 3)
 
 
 def test_dead_purge_of_a_table_in_a_namespace_blocks_no_create(tmp_path: Path) -> None:

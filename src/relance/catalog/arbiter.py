@@ -350,6 +350,11 @@ def wait_for_holder(context: Context, name: str, marked: Marked) -> None:
 def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationError:
     """Return the error for a name that a purge has claimed."""
     control = marked.control
+    if is_dead(context, control, marked.modified):
+        return ConcurrentModificationError(
+            f"table id '{name}' is locked by a purge that was interrupted; run purge on it again, which "
+            "works at once, then retry"
+        )
     if marked.modified is None or control.lease is None:
         when = "later"
     else:

@@ -105,6 +105,17 @@ class Context:
             require_writable(snapshot)
         return snapshot
 
+    def any_manifest(self) -> Manifest | None:
+        """Return the root's manifest, also where the catalog is opened without it; None if there is none."""
+        if self.manifest is None and self.storage.which_exist([f"{MANIFEST_DIRECTORY}/"]):
+            return open_manifest(self.settings, self.connection)
+        return self.manifest
+
+    def any_snapshot(self) -> Snapshot | None:
+        """Return the root's manifest as it is now, also where the catalog is opened without it."""
+        manifest = self.any_manifest()
+        return None if manifest is None else manifest.latest()
+
     def check_format(self) -> None:
         """Check once that this release can use the root.
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from relance.catalog.arbiter import home_rows, home_state, move_row, other_owner, sync_many
-from relance.catalog.context import Context, open_manifest
+from relance.catalog.context import Context
 from relance.catalog.copying import copy_directory
 from relance.catalog.layout import (
     Bodies,
@@ -56,7 +56,6 @@ from relance.locations import (
     CONTROL_SUFFIX,
     DEREGISTERED_FILE,
     DEREGISTERED_SUFFIX,
-    MANIFEST_DIRECTORY,
     MARKER_SUFFIX,
     RESERVED_FILE,
     table_directory,
@@ -102,7 +101,7 @@ def migrate_format(context: Context, *, dry_run: bool) -> FormatMigration:
         NothingToConvertError: the root is of the current format.
         InvalidTableStateError: a marker or a row cannot be understood, or the root is of an unknown format.
     """
-    context = _with_manifest(context)
+    context = replace(context, manifest=context.any_manifest())
     plan = _plan(context)
     if dry_run:
         return plan.report(dry_run=True)
@@ -118,13 +117,6 @@ def migrate_format(context: Context, *, dry_run: bool) -> FormatMigration:
     migrate_markers(context, dry_run=False)
     state_format(context.storage, converted=True)
     return plan.report(dry_run=False)
-
-
-def _with_manifest(context: Context) -> Context:
-    """Return the context with the root's manifest, also where the catalog is opened without it."""
-    if context.manifest is None and context.storage.which_exist([f"{MANIFEST_DIRECTORY}/"]):
-        return replace(context, manifest=open_manifest(context.settings, context.connection))
-    return context
 
 
 # What the first format wrote.

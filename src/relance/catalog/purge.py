@@ -378,13 +378,33 @@ def _refuse_shared(context: Context, snapshot: Snapshot | None, directory: str, 
     if snapshot is None:
         return
     for row in snapshot.sharing([directory]):
-        if row.is_home and row.original_id == table_id.name:
-            continue
-        first = ": purge that one first" if row.is_dropped else ""
-        raise InvalidTableStateError(
-            f"nothing was purged: the files of table id '{table_id}' at '{directory}' also belong to "
-            f"'{row.original_id}' (location '{row.location}'){first}"
-        )
+        if not (row.is_home and row.original_id == table_id.name):
+            raise _also_used(str(table_id), directory, row)
+
+
+def _refuse_known_to_manifest(context: Context, tables: Sequence[_Held]) -> None:
+    """Let those tables fail to which rows lead that a catalog without the manifest does not know."""
+    if context.manifest is not None:
+        return  # it was asked when the tables were looked at
+    try:
+        snapshot = context.any_snapshot()
+    except RelanceError as error:
+        for table in tables:
+            table.fail(error)
+        return
+    for table in tables:
+        try:
+            _refuse_shared(context, snapshot, table.directory, table.ready.table_id)
+        except RelanceError as error:
+            table.fail(error)
+
+
+def _also_used(object_id: str, directory: str, other: Row) -> InvalidTableStateError:
+    first = ": purge that one first" if other.is_dropped else ""
+    return InvalidTableStateError(
+        f"nothing was purged: the files of table id '{object_id}' at '{directory}' also belong to "
+        f"'{other.original_id}' (location '{other.location}'){first}"
+    )
 
 
 def _row_ready(context: Context, generation: Generation, *, force: bool, count_to: int) -> Ready:
@@ -437,13 +457,22 @@ def _start_period(context: Context, generation: Generation) -> Generation:
 
 
 def is_shared(context: Context, snapshot: Snapshot, row: Row) -> bool:
-    """Tell whether another row, or a root table's home directory, uses the directory of a row."""
+    """Tell whether another row, or a root table's home directory, uses the directory of a row.
+
+    Raises:
+        InvalidTableStateError: a row uses only a part of it: without this row nobody would know of the rest.
+    """
     directory = require_directory(row)
-    if any(other.object_id != row.object_id for other in snapshot.sharing([directory])):
+    others = [other for other in snapshot.sharing([directory]) if other.object_id != row.object_id]
+    for other in others:
+        if str(other.normalized_location).startswith(f"{directory}/"):
+            raise _also_used(row.original_id, directory, other)
+    if others:
         return True
+    # Also in a catalog of the manifest alone: others on the same root see its directories.
     top = directory.split("/")[0]
     name = top.removesuffix(TABLE_SUFFIX)
-    if top == name or why_unusable(name) is not None or not context.dir_listing:
+    if top == name or why_unusable(name) is not None:
         return False
     home = inspect_name(context, name, bodies=Bodies.ALL)
     return (home.is_live and not home.deregistered) or home.situation is not Situation.VISIBLE
@@ -546,8 +575,10 @@ def _purge_group(context: Context, group: Sequence[Ready], options: PurgeOptions
         for ready in group
     ]
     with _releasing(context, tables):
-        swaps = [(table.claim.name, table.claim.control, table.ready.marked) for table in tables]
-        for table, outcome in zip(tables, swap_files(context, swaps), strict=True):
+        _refuse_known_to_manifest(context, tables)
+        going = _going_on(tables)
+        swaps = [(table.claim.name, table.claim.control, table.ready.marked) for table in going]
+        for table, outcome in zip(going, swap_files(context, swaps), strict=True):
             if isinstance(outcome, RelanceError):
                 table.fail(outcome)
             else:
@@ -1149,7 +1180,7 @@ def would_purge(context: Context, generation: Generation, options: PurgeOptions)
         elif not options.force and not is_expired(context, generation, written):
             raise too_early(context, generation, written)
         if generation.row is None:
-            _refuse_shared(context, context.latest(), generation.directory, generation.table_id)
+            _refuse_shared(context, context.any_snapshot(), generation.directory, generation.table_id)
         elif context.manifest is not None and is_shared(context, context.manifest.latest(), generation.row):
             return PurgeResult(parts, dry_run=True)
     except RelanceError as error:
@@ -1319,10 +1350,17 @@ def _claim_shared(context: Context, generation: Generation, shared: SharedPurge)
     ours = _is_ours(generation.control, shared)
     if generation.row is not None:
         if not ours:
-            generation = make_ready(context, generation, force=shared.force).generation
+            ready = make_ready(context, generation, force=shared.force)
+            if ready.keeps_files:
+                raise ConcurrentModificationError(
+                    f"the files of table id '{shared.table_id}' also belong to another table now; the purge "
+                    "was stopped"
+                )
+            generation = ready.generation
         _take_row(context, generation, _row_claim(context, generation, shared.token))
         return
     if not ours:
+        _refuse_shared(context, context.any_snapshot(), shared.directory, shared.table_id)
         generation = make_ready(context, generation, force=shared.force).generation
         if generation.control.nonce != shared.nonce:
             raise _lost(shared)

@@ -42,8 +42,8 @@ _SHORT = re.compile(
 )
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,23}")
 """A longer deletion id would not fit into an arbiter that hides nothing."""
-_ID_IN_ROW = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,63}")
-"""A row has no such limit: the parts of a dropped namespace have its id and a number."""
+_ROW_ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,63}")
+"""The first format gave ids of 24 characters, to which the drop of a namespace added the table's number."""
 
 _LONGEST_LEASE = timedelta(days=365)
 _FORMAT_1_SHORT = re.compile(rb"[0-9a-f]{24}(:[0-9a-zA-Z-]{1,31})?|(sweeping|writing) [0-9a-f]{24} \d{1,15}")
@@ -290,7 +290,9 @@ def counts(marked: Marked | None, mark: Mark | None) -> bool:
     """Tell whether the marker, beside an arbiter that is no claim, says that the table is dropped."""
     if mark is None or mark.is_foreign:
         return mark is not None
-    if marked is not None and marked.state is State.DELETED:
+    if marked is None:
+        return True  # nobody removes an arbiter while a marker may still come late; listings decide so too
+    if marked.state is State.DELETED:
         return mark.id == marked.control.id
     return mark.after == undid(marked)
 
@@ -469,6 +471,8 @@ def _fields(control: Control) -> dict[str, Any]:
 def decode_control(body: bytes, *, name: str, in_row: bool = False) -> Control:
     """Return what the arbiter of table `name` says, a file or the text in a manifest row.
 
+    A row may have a longer deletion id: it has no short body that would have to hold it.
+
     Raises:
         InvalidTableStateError: the bytes are damaged or of a format this release does not know.
     """
@@ -485,7 +489,7 @@ def decode_control(body: bytes, *, name: str, in_row: bool = False) -> Control:
             "Nothing was changed; use the release that wrote it"
         )
     try:
-        return _decode_fields(fields, _ID_IN_ROW if in_row else _ID)
+        return _decode_fields(fields, _ROW_ID if in_row else _ID)
     except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as cause:
         raise _damaged(body, name) from cause
 
@@ -652,10 +656,9 @@ def _lease(millis: object) -> timedelta:
 
 
 def _deletion_id(value: object, ids: re.Pattern[str]) -> str:
-    text = _text(value)
-    if text and not ids.fullmatch(text):
+    if value != "" and not (isinstance(value, str) and ids.fullmatch(value)):
         raise ValueError(f"not a deletion id: {value!r}")
-    return text
+    return str(value)
 
 
 def _whole(value: object) -> int:

@@ -7,8 +7,13 @@ import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import RegisterTableRequest
 from tests.support.calls import assert_whole, directory, drop, generations, make, spaces
-from tests.support.lakes import Lake
-from tests.support.modes import V1
+from tests.support.internals import context_of
+from tests.support.jobs.lakes import JobLake
+from tests.support.lakes import QUIET, Lake
+from tests.support.modes import MANIFEST_MODES, V1
+
+from relance.errors import ConcurrentModificationError, RelanceError
+from relance.maintenance.removal.expired_drops import PurgeDropped
 
 
 def register_natively(lake: Lake, name: str, location: str) -> None:
@@ -18,6 +23,16 @@ def register_natively(lake: Lake, name: str, location: str) -> None:
     )
 
 
+def _purge_in_tasks(
+    lake: Lake, mode: dict[str, str], *paths: str
+) -> dict[tuple[str, ...], RelanceError | None]:
+    results = JobLake(lake.uri, mode, settings=QUIET).run(
+        IN_TASKS, *(tuple(path.split("/")) for path in paths)
+    )
+    return {result.table: result.error for result in results}
+
+
+IN_TASKS = PurgeDropped(force=True, giant_files=0)
 SPELLINGS = ["{0}", "./{0}", "{0}/", ".//{0}", "{0}/data", "{0}//data"]
 
 
@@ -52,13 +67,88 @@ def test_purge_of_a_table_keeps_the_files_of_a_live_alias(path: str, spelling: s
     assert lance.dataset(str(lake.folder / place)).count_rows() == 1
 
 
-def test_purge_of_an_alias_keeps_a_table_that_only_directories_know(compatible: Lake) -> None:
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("mode", MANIFEST_MODES.values(), ids=MANIFEST_MODES)
+def test_purge_of_an_alias_keeps_a_table_that_only_directories_know(
+    spelling: str, mode: dict[str, str], compatible: Lake
+) -> None:
     make(compatible.open(V1), "t", 1)
     compatible.open().create_namespace({"id": ["a"]})
-    register_natively(compatible, "alias", "./t.lance")
-    drop(compatible.open(), "alias")
-    compatible.open().purge_tables([["alias"]], force=True)
+    register_natively(compatible, "alias", spelling.format("t.lance"))
+    drop(compatible.open(mode), "alias")
+    compatible.open(mode).purge_tables([["alias"]], force=True)
     assert_whole(compatible.open(), "t", 1)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("in_tasks", [False, True])
+def test_purge_without_the_manifest_keeps_the_files_of_an_alias_in_it(
+    spelling: str, in_tasks: bool, compatible: Lake
+) -> None:
+    plain = compatible.open(V1)
+    make(plain, "t", 1)
+    make(plain, "u", 1)
+    compatible.open().create_namespace({"id": ["a"]})
+    register_natively(compatible, "alias", spelling.format("t.lance"))
+    drop(plain, "t")
+    drop(plain, "u")
+    before = {key for key in compatible.table_files() if key.startswith("t.lance")}
+    if in_tasks:
+        errors = _purge_in_tasks(compatible, V1, "t", "u")
+    else:
+        would = plain.purge_tables([["t"], ["u"]], force=True, dry_run=True)
+        errors = {result.id: result.error for result in plain.purge_tables([["t"], ["u"]], force=True)}
+        assert [type(result.error) for result in would] == [type(error) for error in errors.values()]
+    assert "also belong to 'alias'" in str(errors["t",])
+    assert errors["u",] is None
+    assert {key for key in compatible.table_files() if key.startswith("t.lance")} == before
+    plain.undrop_table(["t"])
+    assert_whole(plain, "t", 1)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_purge_in_tasks_keeps_the_files_of_a_live_alias(spelling: str, lake: Lake) -> None:
+    catalog = lake.open()
+    spaces(catalog, "a")
+    make(catalog, "a/t", 1)
+    place = directory(lake, "a/t")
+    register_natively(lake, "alias", spelling.format(place))
+    drop(lake.open(), "a/t")
+    before = {key for key in lake.table_files() if key.startswith(place)}
+    _purge_in_tasks(lake, lake.mode, "a/t")
+    assert {key for key in lake.table_files() if key.startswith(place)} == before
+
+
+def test_purge_in_tasks_deletes_nothing_after_a_table_was_registered_at_its_files(lake: Lake) -> None:
+    catalog = lake.open()
+    spaces(catalog, "a")
+    make(catalog, "a/t", 1)
+    place = directory(lake, "a/t")
+    drop(lake.open(), "a/t")
+    context = context_of(lake.open())
+    plan = IN_TASKS.plan(context, ("a", "t"))
+    assert plan is not None
+    register_natively(lake, "alias", place)
+    for task in plan.tasks:
+        with pytest.raises(ConcurrentModificationError, match="also belong to another table"):
+            task.run(context)
+    assert_whole(lake.open(), "alias", 1)
+
+
+def test_table_is_purged_after_the_dropped_alias_of_a_part_of_it(lake: Lake) -> None:
+    catalog = lake.open()
+    spaces(catalog, "a")
+    make(catalog, "a/t", 1)
+    place = directory(lake, "a/t")
+    register_natively(lake, "alias", f"{place}/data")
+    for path in ("a/t", "alias"):
+        drop(lake.open(), path)
+    (result,) = lake.open().purge_tables([["a", "t"]], force=True)
+    assert "'alias'" in str(result.error)
+    assert "purge that one first" in str(result.error)
+    for path in ("alias", "a/t"):
+        assert lake.open().purge_table(path.split("/"), force=True).purged
+    assert not (lake.folder / place).exists()
 
 
 @pytest.mark.parametrize("first", ["t", "alias"])

@@ -20,6 +20,7 @@ from relance.catalog.purge import (
     hold_shared,
     is_due,
     is_never_named_twice,
+    is_shared,
     make_ready,
     purge_generations,
     purge_ready,
@@ -99,7 +100,7 @@ class PurgeDropped:
             ready = self._look(context, chosen[0])  # there is but one
             if ready.inside.count <= self.giant_files:
                 return PurgedInPlace(context, tuple(chosen), options, ready)
-        elif not self._is_giant(context, chosen):
+        elif not self._is_giant(context, chosen) or _keep_files(context, chosen):
             return PurgedInPlace(context, tuple(chosen), options)
         return self._plan_tasks(context, chosen)
 
@@ -169,6 +170,13 @@ class PurgeDropped:
     def _is_ours(self, generation: Generation) -> bool:
         control = generation.control
         return control.state is State.PURGING and control.token.startswith(self.run)
+
+
+def _keep_files(context: Context, generations: Sequence[Generation]) -> bool:
+    """Tell whether something else leads to the files of a table, so that a purge may delete none of them."""
+    snapshot = context.latest()
+    rows = [each.row for each in generations if each.row is not None]
+    return snapshot is not None and any(is_shared(context, snapshot, row) for row in rows)
 
 
 def _weight(files: int, rate: float | None) -> float:
