@@ -181,6 +181,9 @@ class MortalStorage:
         self.life.go_on()
         return self.inner.recover_trash(may_delete)
 
+    def free_ballast(self) -> bool:
+        return self.inner.free_ballast()
+
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)
 

@@ -97,6 +97,7 @@ from relance.foreign_json import parse_json
 from relance.identifiers import TableId, why_unusable
 from relance.locations import TABLE_SUFFIX, VERSION_HINT, VERSIONS_DIRECTORY
 from relance.storage.at_once import map_at_once
+from relance.storage.ballast import emptying
 from relance.storage.probe import require_replace
 from relance.storage.protocol import Deleted, ObjectInfo, ObjectStorage, TrashClaim, Version
 
@@ -934,6 +935,7 @@ def _remove_row(snapshot: Snapshot, row: Row) -> Change:
 # The verbs.
 
 
+@emptying()
 def purge_table(
     context: Context, table_id: TableId, options: PurgeOptions, deletion_id: str | None = None
 ) -> list[PurgeResult]:
@@ -974,6 +976,7 @@ def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> InvalidTableSt
     return InvalidTableStateError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
 
 
+@emptying()
 def purge_generations(
     context: Context, generations: Sequence[Generation], options: PurgeOptions
 ) -> list[PurgeResult]:
@@ -1054,6 +1057,7 @@ def claimed_for(context: Context, generation: Generation) -> timedelta:
     return claimed + lease + context.timing.request_age + MARGIN - context.store_now()
 
 
+@emptying()
 def purge_tables(
     context: Context,
     table_ids: list[TableId] | None,
@@ -1250,6 +1254,7 @@ def share_purge(context: Context, generation: Generation, *, token: str, force: 
     )
 
 
+@emptying()
 def hold_shared(context: Context, shared: SharedPurge) -> None:
     """Make sure that the table is claimed for this purge, so that nobody can bring it back.
 
@@ -1271,6 +1276,7 @@ def hold_shared(context: Context, shared: SharedPurge) -> None:
     raise _lost(shared)
 
 
+@emptying()
 def finish_shared(context: Context, shared: SharedPurge, options: PurgeOptions) -> PurgeResult:
     """Take the claim for this process alone, delete all that is left, and end the purge."""
     done = Progress(tuple(shared.table_id.parts), options)

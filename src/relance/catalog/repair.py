@@ -96,6 +96,7 @@ from relance.locations import (
     VERSIONS_DIRECTORY,
     table_file,
 )
+from relance.storage.ballast import emptying
 from relance.storage.probe import require_create_only, require_replace
 
 HASHED_DIRECTORY = re.compile(r"[0-9a-f]{8}_.+")
@@ -145,6 +146,7 @@ Repair = Callable[[Context, str], None]
 Findings = Iterator[tuple[Finding, Repair | None]]
 
 
+@emptying()
 def scrub(context: Context, *, repair: bool) -> list[Finding]:
     """Return every problem in the root; with `repair`, repair those that can be repaired safely."""
     problems: list[tuple[Finding, Repair | None]] = []
@@ -450,6 +452,7 @@ def _sync(context: Context, name: str) -> None:
 # Sweeping.
 
 
+@emptying()
 def sweep_markers(context: Context, *, dry_run: bool) -> list[str]:
     """Remove arbiters that nobody needs any more, and return the names that they belonged to.
 
@@ -501,6 +504,7 @@ def _remove_arbiter(context: Context, name: str, lease: Lease) -> None:
 # Leftovers of creates that died.
 
 
+@emptying()
 def remove_leftovers(context: Context, name: str, before: datetime, options: PurgeOptions) -> PurgeResult:
     """Remove the files of a create that died, which no version names and which are older than a moment.
 

@@ -179,6 +179,9 @@ class ObjectStoreStorage:
     def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
         return TrashReport()
 
+    def free_ballast(self) -> bool:
+        return False
+
     def is_occupied(self, prefix: str) -> bool:
         return False  # a key and a directory of the same name do not exclude each other
 

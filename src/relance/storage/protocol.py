@@ -233,6 +233,12 @@ class ObjectStorage(Protocol):
         the claim allows, the directory is restored, or kept in the trash if its place is taken.
         """
 
+    def free_ballast(self) -> bool:
+        """Free some of the space that is kept back, if the verb in progress may use it; tell whether it did.
+
+        Only a disk keeps space back. A write that failed because the disk is full can be done again then.
+        """
+
     def is_occupied(self, prefix: str) -> bool:
         """Tell whether something that is no directory has this place, as only on a disk it can."""
 

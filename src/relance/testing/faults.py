@@ -123,6 +123,9 @@ class FaultyStorage:
     def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
         return self.inner.recover_trash(may_delete)
 
+    def free_ballast(self) -> bool:
+        return self.inner.free_ballast()
+
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)
 

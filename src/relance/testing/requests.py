@@ -181,6 +181,9 @@ class RequestStorage:
     def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
         return TrashReport()
 
+    def free_ballast(self) -> bool:
+        return False
+
     def is_occupied(self, prefix: str) -> bool:
         return False
 

@@ -273,6 +273,9 @@ class SteppedStorage:
             tuple(InTrash(entry.prefix, f"{self.name}/{entry.taken}") for entry in ends[_End.KEPT]),
         )
 
+    def free_ballast(self) -> bool:
+        return self._inner.free_ballast()
+
     def is_occupied(self, prefix: str) -> bool:
         return self._inner.is_occupied(prefix)
 

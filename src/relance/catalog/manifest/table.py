@@ -60,6 +60,7 @@ from relance.errors import (
     OutcomeUnknownError,
     RelanceError,
     ServiceUnavailableError,
+    StorageFullError,
     TableNotFoundError,
 )
 from relance.lance_io import lance_errors, open_at, transaction_at
@@ -147,6 +148,9 @@ class ManifestTable:
     @property
     def cheap_lookups(self) -> bool:
         return self._storage.cheap_lookups
+
+    def free_ballast(self) -> bool:
+        return self._storage.free_ballast()
 
     def open(self) -> lance.LanceDataset | None:
         """Return the latest version, or None when there is no table."""
@@ -337,9 +341,9 @@ class LanceManifest:
             raise ManifestConflictError("the root was replaced by another one")
         asked, self._last = since_boot(), None
         if read.dataset is None:
-            landed = in_reader(lambda: self._create(change))
+            landed = self._written(lambda: self._create(change))
         else:
-            landed = in_reader(lambda: self._update(read, change))
+            landed = self._written(lambda: self._update(read, change))
         # What this client wrote it reads at once, also from `recent`.
         self._last = LanceSnapshot(landed.dataset, self._files, self.options, self._is_superseded)
         self._last.seen_at = asked
@@ -354,7 +358,16 @@ class LanceManifest:
         if len(same) > 1 and heads:
             visible = preferred([located.row for located in same])
             others = [located for located in same if located.row is not visible]
-            in_reader(lambda: self._rewrite(read, [*heads, *others], ()))
+            self._written(lambda: self._rewrite(read, [*heads, *others], ()))
+
+    def _written(self, write: Callable[[], _Landed]) -> _Landed:
+        """Write a change, and again with freed space if the disk was full: then the change is not there."""
+        while True:
+            try:
+                return in_reader(write)
+            except StorageFullError:
+                if not self.table.free_ballast():
+                    raise
 
     def back_off(self, attempt: int) -> None:
         time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))
