@@ -91,6 +91,7 @@ from relance.errors import (
     PermissionDeniedError,
     RelanceError,
     ServiceUnavailableError,
+    StorageError,
     TableNotFoundError,
 )
 from relance.foreign_json import parse_json
@@ -118,6 +119,10 @@ _REPORTED = 100
 
 _ROUNDS = 5
 """How often the directory is listed again before what is left is reported."""
+
+
+_ANSWERS = (PermissionDeniedError, StorageError)
+"""Failures after which nothing that was sent is still under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -667,7 +672,11 @@ def _take_away(context: Context, tables: Sequence[_Held]) -> None:
     def still_owned(directory: str) -> bool:
         table = left[directory]
         table.deleting = True
-        return table.still_ours() and table.claim.is_held()
+        try:
+            return table.still_ours() and table.claim.is_held()
+        except RelanceError as error:
+            table.fail(error)  # it alone: raised from here, the error would stop the others
+            return False
 
     told = context.storage.remove_directories(claims, still_owned=still_owned)
     while True:
@@ -699,8 +708,9 @@ def _delete_listed(context: Context, tables: Sequence[_Held]) -> None:
         except RelanceError as error:
             # Deletes of names that come again may still be under way, and must not meet a later table: then
             # all keep their claims until nothing that was sent can take effect. Other names do no harm, and
-            # a refusal is an answer: the rest is done for each table by itself, and its error told.
-            if comes_again and not isinstance(error, PermissionDeniedError):
+            # a refusal or a failure of a disk is an answer: the rest is done for each table by itself, and
+            # its error told.
+            if comes_again and not isinstance(error, _ANSWERS):
                 for table in going:
                     table.fail(error)
             return
@@ -730,7 +740,13 @@ def _end(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -
             _delete_rest(context, table)
     ending = [table for table in _going_on(tables) if table.still_ours()]
     try:
-        delete_marks(context, {table.claim.name: table.claim.lease for table in ending}, also=_signs(ending))
+        _delete_marks(context, ending)
+    except _ANSWERS:
+        for table in ending:  # to see whose marker it is
+            try:
+                _delete_marks(context, [table])
+            except RelanceError as error:
+                table.fail(error)
     except RelanceError as error:
         for table in ending:
             table.fail(error)
@@ -749,6 +765,10 @@ def _end(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -
             for table in ending:
                 if table.ended.purged:
                     table.result = replace(table.ended, error=error)
+
+
+def _delete_marks(context: Context, tables: Sequence[_Held]) -> None:
+    delete_marks(context, {table.claim.name: table.claim.lease for table in tables}, also=_signs(tables))
 
 
 def _signs(tables: Sequence[_Held]) -> list[str]:
@@ -981,7 +1001,8 @@ def purge_generations(
     context: Context, generations: Sequence[Generation], options: PurgeOptions
 ) -> list[PurgeResult]:
     """Purge dropped generations; failures are part of the results, which are in their order."""
-    recover_trash(context)
+    with suppress(RelanceError):  # what was left there is in nobody's way; scrub() says why it stays
+        recover_trash(context)
     results: dict[int, PurgeResult] = {}
     by_row = [number for number, each in enumerate(generations) if each.row is not None]
     rest = [number for number, each in enumerate(generations) if each.row is None]

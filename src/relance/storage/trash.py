@@ -118,6 +118,8 @@ class Trash:
                 if _ID.fullmatch(name) and (lock := _lock(trash, name)) is not None:
                     try:
                         self._recover_folder(root, trash, name, may_delete, report)
+                    except OSError:
+                        report.kept.append(InTrash("", _path(self.root, name)))
                     finally:
                         os.close(lock)
         return TrashReport(tuple(report.removed), tuple(report.restored), tuple(report.kept))
