@@ -46,7 +46,9 @@ def test_purge_goes_on_with_other_tables(
         drop(catalog, name)
     with monkeypatch.context() as patches:
         break_paths(patches, is_broken, number, reads=number not in READABLE)  # type: ignore[arg-type]
-        results = {each.id[0]: each.error for each in catalog.purge_tables([["a"], ["bad"], ["c"]], force=True)}
+        results = {
+            each.id[0]: each.error for each in catalog.purge_tables([["a"], ["bad"], ["c"]], force=True)
+        }
     assert (results["a"], results["c"]) == (None, None)
     error, to_do = FAILURES[number]
     assert isinstance(results["bad"], error)
@@ -73,4 +75,3 @@ def test_scrub_and_listings_go_on_with_other_tables(
         dropped = [each.id for each in catalog.list_dropped_tables()]
         ended = catalog.purge_tables(force=True)
     print(mode, number, found, listed, dropped, ended)
-    assert 0

@@ -21,7 +21,9 @@ def break_paths(
     def failing(function: Callable[..., Any], always: bool) -> Callable[..., Any]:
         def call(path: Any = ".", *arguments: Any, **options: Any) -> Any:
             folder = options.get("dir_fd", options.get("src_dir_fd"))
-            writing = always or (bool(arguments) and isinstance(arguments[0], int) and arguments[0] & _WRITING)
+            writing = always or (
+                bool(arguments) and isinstance(arguments[0], int) and arguments[0] & _WRITING
+            )
             if (reads or writing) and is_broken(_place(path, folder)):
                 raise OSError(number, os.strerror(number), path)
             return function(path, *arguments, **options)

@@ -41,6 +41,7 @@ from relance.catalog.arbiter import (
 )
 from relance.catalog.context import Context
 from relance.catalog.layout import (
+    ONE_TABLE_FAILS,
     Bodies,
     ManifestFile,
     NameSnapshot,
@@ -88,10 +89,8 @@ from relance.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
     KeyNotFoundError,
-    PermissionDeniedError,
     RelanceError,
     ServiceUnavailableError,
-    StorageError,
     TableNotFoundError,
 )
 from relance.foreign_json import parse_json
@@ -119,10 +118,6 @@ _REPORTED = 100
 
 _ROUNDS = 5
 """How often the directory is listed again before what is left is reported."""
-
-
-_ANSWERS = (PermissionDeniedError, StorageError)
-"""Failures after which nothing that was sent is still under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -710,7 +705,7 @@ def _delete_listed(context: Context, tables: Sequence[_Held]) -> None:
             # all keep their claims until nothing that was sent can take effect. Other names do no harm, and
             # a refusal or a failure of a disk is an answer: the rest is done for each table by itself, and
             # its error told.
-            if comes_again and not isinstance(error, _ANSWERS):
+            if comes_again and not isinstance(error, ONE_TABLE_FAILS):
                 for table in going:
                     table.fail(error)
             return
@@ -741,7 +736,7 @@ def _end(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -
     ending = [table for table in _going_on(tables) if table.still_ours()]
     try:
         _delete_marks(context, ending)
-    except _ANSWERS:
+    except ONE_TABLE_FAILS:
         for table in ending:  # to see whose marker it is
             try:
                 _delete_marks(context, [table])

@@ -25,11 +25,11 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What the system says when there is no space, or no more for this user."""
 
 FOLDER = f"{OWN_DIRECTORY}/ballast"
-FILES = tuple(f"{number:02d}" for number in range(16))
+FILES = tuple(f"{number:02d}" for number in range(32))
 
-FILE_BYTES = 64 * 1024
-"""Enough for eight changes of a root table's files, or two commits of a manifest of usual size; a large
-one takes two files."""
+FILE_BYTES = 32 * 1024
+"""Enough for four changes of a root table's files, or for most commits of a manifest: they take 12 KiB, and
+up to 100 KiB if many rows have changed."""
 
 _LEFT_BYTES = len(FILES) * FILE_BYTES
 """So much stays free when ballast is written: it must not be what fills the disk."""
@@ -72,9 +72,9 @@ class Ballast:
         finally:
             self._lock.release()
 
-    def free(self) -> bool:
-        """Remove a file of the ballast if the verb may do so, and return whether there was one."""
-        return _may_use.get() and self._remove_one()
+    def free(self, count: int = 1) -> bool:
+        """Remove files of the ballast if the verb may do so, and return whether there was one."""
+        return _may_use.get() and any([self._remove_one() for _ in range(count)])
 
     def retried(self, act: Callable[[], _T], *, always: bool = False) -> _T:
         """Do `act`, and again with freed space when the disk is full; `always`, whatever the verb.
@@ -113,6 +113,9 @@ def _fill(folder: int, file: str) -> bool:
     descriptor = open_file(file, os.O_CREAT | os.O_RDWR, folder=folder)
     try:
         _allocate(descriptor)
+    except OSError:
+        os.unlink(file, dir_fd=folder)
+        raise
     finally:
         os.close(descriptor)
     return True

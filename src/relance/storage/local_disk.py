@@ -117,6 +117,7 @@ class LocalDiskStorage:
             # It has no content that could be lost, and what decides nothing need not survive a power failure.
             with self._translated(key):
                 self._ballast.retried(lambda: self._in_parent(key, self._touch))
+            self._ballast.keep()
             return _version(body)
         with self._translated(key), self._temporary.written([body]) as written:
             self._in_parent(key, lambda folder, file: self._link(written, key, folder, file))
@@ -262,13 +263,17 @@ class LocalDiskStorage:
             check_key(check_prefix(prefix))
         with self._translated("trash"):
             yield from self._trash.remove(claims, still_owned)
+        self._ballast.keep()
 
     def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
         with self._translated("trash"):
             return self._trash.recover(may_delete)
 
-    def free_ballast(self) -> bool:
-        return self._ballast.free()
+    def keep_ballast(self) -> None:
+        self._ballast.keep()
+
+    def free_ballast(self, count: int) -> bool:
+        return self._ballast.free(count)
 
     def is_occupied(self, prefix: str) -> bool:
         try:

@@ -129,7 +129,10 @@ class MemoryStorage:
     def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
         return TrashReport()
 
-    def free_ballast(self) -> bool:
+    def keep_ballast(self) -> None:
+        """Only a disk has some."""
+
+    def free_ballast(self, count: int) -> bool:
         return False
 
     def is_occupied(self, prefix: str) -> bool:

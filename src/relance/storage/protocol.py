@@ -233,10 +233,16 @@ class ObjectStorage(Protocol):
         the claim allows, the directory is restored, or kept in the trash if its place is taken.
         """
 
-    def free_ballast(self) -> bool:
-        """Free some of the space that is kept back, if the verb in progress may use it; tell whether it did.
+    def keep_ballast(self) -> None:
+        """Set space aside for when the disk is full, if some is missing and there is enough left.
 
-        Only a disk keeps space back. A write that failed because the disk is full can be done again then.
+        What writes here does so by itself; it is called after other writes. Only a disk keeps space back.
+        """
+
+    def free_ballast(self, count: int) -> bool:
+        """Free `count` parts of the space that is kept back, if the verb in progress may use it.
+
+        Returns whether there was one. A write that failed because the disk is full can be done again then.
         """
 
     def is_occupied(self, prefix: str) -> bool:

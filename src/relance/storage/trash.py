@@ -393,7 +393,11 @@ def _new_folder(path: str) -> Iterator[_Folder]:
             if lock is not None:
                 break
         try:
-            os.mkdir(name, dir_fd=trash)
+            try:
+                os.mkdir(name, dir_fd=trash)
+            except OSError:
+                os.unlink(f"{name}.lock", dir_fd=trash)
+                raise
             own = os.open(name, FOLDER, dir_fd=trash)
             with _Folder(_path(path, name), root, trash, name, own) as folder:
                 try:
