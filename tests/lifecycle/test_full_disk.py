@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ def test_disk_without_inodes_is_emptied(tmp_path: Path) -> None:
         for name in ("b", "c", "d"):
             drop(catalog, name)
             assert catalog.purge_table([name], force=True).error is None
+        shutil.rmtree(taken)
         create(catalog, "new")
         assert names(catalog) == ["new"]
 

@@ -108,7 +108,8 @@ def _is_full(folder: int, file: str) -> bool:
 def _fill(folder: int, file: str) -> bool:
     """Make a file hold real space, if enough of it is left; tell whether it was."""
     disk = os.fstatvfs(folder)
-    if disk.f_bavail * disk.f_frsize < FILE_BYTES + _LEFT_BYTES:
+    short_of_inodes = 0 < disk.f_favail <= len(FILES)  # some file systems do not count them, and say 0
+    if short_of_inodes or disk.f_bavail * disk.f_frsize < FILE_BYTES + _LEFT_BYTES:
         return False
     descriptor = open_file(file, os.O_CREAT | os.O_RDWR, folder=folder)
     try:
