@@ -74,7 +74,10 @@ class Ballast:
 
     def free(self, count: int = 1) -> bool:
         """Remove files of the ballast if the verb may do so, and return whether there was one."""
-        return _may_use.get() and any([self._remove_one() for _ in range(count)])
+        if not _may_use.get():
+            return False
+        removed = [self._remove_one() for _ in range(count)]
+        return any(removed)
 
     def retried(self, act: Callable[[], _T], *, always: bool = False) -> _T:
         """Do `act`, and again with freed space when the disk is full; `always`, whatever the verb.

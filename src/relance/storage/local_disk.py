@@ -72,7 +72,7 @@ class LocalDiskStorage:
     """Objects are files below a directory; symbolic links are not followed."""
 
     def __init__(self, directory: str, *, keeps_ballast: bool = False) -> None:
-        """Use a directory, which need not exist; `keeps_ballast` sets space aside for when the disk is full."""
+        """Use a directory, which need not exist; `keeps_ballast` reserves space for a full disk."""
         self._directory = directory
         self._ballast = Ballast(directory, keeps_ballast)
         self._trash = Trash(directory, self._ballast)

@@ -234,7 +234,7 @@ class ObjectStorage(Protocol):
         """
 
     def keep_ballast(self) -> None:
-        """Set space aside for when the disk is full, if some is missing and there is enough left.
+        """Reserve space for when the disk is full, if some is missing and there is enough left.
 
         What writes here does so by itself; it is called after other writes. Only a disk keeps space back.
         """
