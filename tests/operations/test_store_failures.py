@@ -18,6 +18,7 @@ import pytest
 from lance_namespace import CreateTableRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.codes import INTERNAL, INVALID_INPUT, PERMISSION_DENIED, SERVICE_UNAVAILABLE, UNSUPPORTED
+from tests.support.modes import V1
 from tests.support.profiles import MINIO
 from tests.support.roots import (
     ROWS,
@@ -536,7 +537,7 @@ class TestOddResponses:
                 "secret_access_key": SECRET,
             }
             properties = {f"storage.{key}": value for key, value in options.items()} | IMPATIENT
-            catalog = DirectoryNamespace(root="s3://bucket/lake", manifest_enabled="false", **properties)
+            catalog = DirectoryNamespace(clock=None, root="s3://bucket/lake", **V1, **properties)
             calls: tuple[Call, ...] = (
                 names,
                 lambda each: describe(each, "t"),
