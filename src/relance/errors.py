@@ -14,6 +14,8 @@ Grouped by what the caller does next:
     ├── check the store     PermissionDenied, Unauthenticated, ServiceUnavailable
     │                       └── OutcomeUnknown              (the write may have happened)
     ├── look at the table   InvalidTableState
+    ├── repair the store    Storage                         (an Internal: broken or read wrongly)
+    │                       └── StorageFull                 (no space is left)
     └── report a bug        Internal
                             └── KeyNotFound                 (a required key is missing)
 
@@ -145,6 +147,14 @@ class InternalError(RelanceError, spec.InternalError):
 
 class KeyNotFoundError(InternalError):
     """A requested key is not in the store."""
+
+
+class StorageError(InternalError):
+    """The disk or the system under it failed; the message says what to do."""
+
+
+class StorageFullError(StorageError):
+    """The disk, or the quota on it, is full. What failed had no effect, or the error says so."""
 
 
 class InvalidTableStateError(RelanceError, spec.InvalidTableStateError):

@@ -20,7 +20,8 @@ from relance.storage.protocol import ObjectStorage
 AT_MOST = "at most"
 """Key of a record whose counts vary: they are upper bounds."""
 _TIMES = 3
-_NO_REQUESTS = frozenset({"name", "cheap_lookups", "requests_at_once", "reserve"})
+_NO_REQUESTS = frozenset({"name", "cheap_lookups", "requests_at_once", "reserve", "keep_ballast"})
+"""Also what a disk does once for a root, and then no more."""
 
 Recorded = dict[str, dict[str, Record]]
 """What each step cost, by mode and step."""
@@ -58,8 +59,8 @@ def on_disk(folder: Path, mode: str) -> dict[str, Record]:
     """Return what each step costs on local disk in one mode."""
     storages: list[CountingStorage] = []
 
-    def counting(directory: str) -> CountingStorage:
-        storages.append(CountingStorage(LocalDiskStorage(directory)))
+    def counting(directory: str, *, keeps_ballast: bool = False) -> CountingStorage:
+        storages.append(CountingStorage(LocalDiskStorage(directory, keeps_ballast=keeps_ballast)))
         return storages[-1]
 
     def count() -> Counts:

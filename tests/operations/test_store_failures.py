@@ -7,15 +7,18 @@ import json
 import logging
 import os
 import socket
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from lance_namespace import CreateTableRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.codes import INTERNAL, INVALID_INPUT, PERMISSION_DENIED, SERVICE_UNAVAILABLE, UNSUPPORTED
+from tests.support.modes import V1
 from tests.support.profiles import MINIO
 from tests.support.roots import (
     ROWS,
@@ -38,6 +41,8 @@ from tests.support.roots import (
 from tests.support.servers import HOST
 
 from relance import DirectoryNamespace
+from relance.cli.exits import Exit
+from relance.cli.failures import failure_of
 from relance.errors import InvalidInputError
 from relance.lance_io import lance_errors
 
@@ -459,3 +464,89 @@ class TestProperties:
         with refused(UNSUPPORTED) as caught:
             DirectoryNamespace(**properties)
         assert name in str(caught.value)
+
+
+class TestSystemErrors:
+    @pytest.mark.parametrize(
+        ("number", "code", "to_do"),
+        [
+            (errno.ENOSPC, INTERNAL, "the disk is full"),
+            (errno.EDQUOT, INTERNAL, "raise the quota"),
+            (errno.EROFS, PERMISSION_DENIED, "remount it for writing"),
+            (errno.EACCES, PERMISSION_DENIED, "grant access"),
+            (errno.EIO, INTERNAL, "check it and the system log"),
+            (errno.EMFILE, INTERNAL, "ulimit -n"),
+        ],
+    )
+    def test_error_of_the_system_inside_lance_says_what_to_do(
+        self, number: int, code: int, to_do: str
+    ) -> None:
+        texts = (
+            f"LanceError(IO): Generic LocalFileSystem error: {os.strerror(number)} (os error {number})",
+            f"[Errno {number}] {os.strerror(number)}: 'x'",
+        )
+        for text in texts:
+            with refused(code) as caught, lance_errors("table id 't'", {}):
+                raise OSError(text)
+            assert to_do in str(caught.value)
+            shown = failure_of(caught.value, lambda each: each)
+            assert shown.exit_code is Exit.STORE
+            assert "bug" not in shown.to_do
+
+    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES, errno.EMFILE])
+    def test_command_line_never_calls_a_system_error_a_bug(self, number: int) -> None:
+        for error in (OSError(number, os.strerror(number)), OSError(number, os.strerror(number), "out.json")):
+            assert "bug" not in failure_of(error, lambda each: each).to_do
+
+
+class _OddResponses(BaseHTTPRequestHandler):
+    """Responds as a store that has no flag, and to everything else with bytes that no store sends."""
+
+    odd: bytes
+
+    def handle_one_request(self) -> None:
+        self.raw_requestline = self.rfile.readline()
+        if self.raw_requestline and self.parse_request():
+            flag = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+            self.wfile.write(flag if ".relance-root" in self.path else self.odd)
+        self.close_connection = True
+
+
+ODD_RESPONSES = {
+    "cut short": b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n<?xml version='1.0'?><ListBucketResult>",
+    "half a document": b"HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n<ListBucketResult>",
+    "login page": b"HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n<html><body>Log in</body>",
+    "empty": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "wrong chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\nfoo",
+    "no HTTP": b"\x00\x01garbage\r\n\r\n",
+    "nothing": b"",
+}
+
+
+class TestOddResponses:
+    @pytest.mark.parametrize("odd", ODD_RESPONSES)
+    def test_damaged_response_raises_service_unavailable_with_a_remedy(self, odd: str) -> None:
+        handler = type("Handler", (_OddResponses,), {"odd": ODD_RESPONSES[odd]})
+        with ThreadingHTTPServer((HOST, 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            options = {
+                "endpoint": f"http://{HOST}:{server.server_port}",
+                "allow_http": "true",
+                "region": "us-east-1",
+                "access_key_id": ACCESS_KEY,
+                "secret_access_key": SECRET,
+            }
+            properties = {f"storage.{key}": value for key, value in options.items()} | IMPATIENT
+            catalog = DirectoryNamespace(clock=None, root="s3://bucket/lake", **V1, **properties)
+            calls: tuple[Call, ...] = (
+                names,
+                lambda each: describe(each, "t"),
+                lambda each: drop(each, "t"),
+                lambda each: declare(each, "t"),
+            )
+            for call in calls:
+                with refused(SERVICE_UNAVAILABLE) as caught:
+                    call(catalog)
+                assert "check the endpoint" in str(caught.value)
+                assert "bug" not in failure_of(caught.value, lambda each: each).to_do
+            server.shutdown()

@@ -23,6 +23,8 @@ from relance.errors import (
     KeyExistsError,
     KeyNotFoundError,
     PermissionDeniedError,
+    StorageError,
+    StorageFullError,
 )
 from relance.storage.disk_files import modified_time
 from relance.storage.local_disk import LocalDiskStorage
@@ -199,7 +201,7 @@ def test_bodies_that_cannot_be_synced_are_never_visible(
 
     substitute(monkeypatch, "disk.sync_temporary_files", _break)
     outcomes = storage.replace_many(changes)
-    assert [type(each) for each in outcomes] == [InternalError] * 3
+    assert [type(each) for each in outcomes] == [StorageError] * 3
     assert {storage.read(each.key).body for each in changes} == {b"old"}
     assert os.listdir(tmp_path / ".relance-local/tmp") == []
 
@@ -212,7 +214,7 @@ def test_renames_that_cannot_be_synced_are_not_reported_as_done(
     storage.delete(first.key)
 
     substitute(monkeypatch, "disk.sync_directory", _break)
-    assert [type(each) for each in storage.replace_many([first, second])] == [KeyChangedError, InternalError]
+    assert [type(each) for each in storage.replace_many([first, second])] == [KeyChangedError, StorageError]
 
 
 MANY = 300
@@ -309,7 +311,7 @@ def test_full_disk_during_reserve_is_reported_by_the_write(
 
     substitute(monkeypatch, "disk.write_temporary_file", fail)
     with storage.reserve(4):
-        assert [type(each) for each in storage.replace_many(changes)] == [InternalError] * 2
+        assert [type(each) for each in storage.replace_many(changes)] == [StorageFullError] * 2
     assert {storage.read(each.key).body for each in changes} == {b"old"}
 
 

@@ -181,6 +181,12 @@ class MortalStorage:
         self.life.go_on()
         return self.inner.recover_trash(may_delete)
 
+    def keep_ballast(self) -> None:
+        self.inner.keep_ballast()
+
+    def free_ballast(self, count: int) -> bool:
+        return self.inner.free_ballast(count)
+
     def is_occupied(self, prefix: str) -> bool:
         return self.inner.is_occupied(prefix)
 

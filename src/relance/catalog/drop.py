@@ -84,6 +84,7 @@ from relance.errors import (
 from relance.identifiers import DELIMITER, TableId
 from relance.lance_io import TableHead
 from relance.locations import MARKER_SUFFIX
+from relance.storage.ballast import emptying
 from relance.storage.probe import require_create_only, require_replace
 from relance.storage.protocol import Version
 
@@ -127,6 +128,7 @@ def drop_properties(deletion_id: str, deleted_at: datetime, ttl: timedelta) -> d
     }
 
 
+@emptying()
 def drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Dropped:
     """Hide the table; its files stay until a purge.
 
@@ -431,6 +433,7 @@ def _undrop_row(context: Context, row: Row, target: TableId) -> None:
     swap_row(context, row, plan)
 
 
+@emptying()
 def undrop(
     context: Context, table_id: TableId, *, deletion_id: str | None = None, target: TableId | None = None
 ) -> Exists | NotFound:

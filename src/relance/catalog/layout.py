@@ -40,6 +40,7 @@ from relance.errors import (
     KeyNotFoundError,
     PermissionDeniedError,
     RelanceError,
+    StorageError,
     TableBranchNotFoundError,
 )
 from relance.foreign_json import parse_json
@@ -639,7 +640,7 @@ def list_names(catalog: Surroundings, *, include_declared: bool) -> list[str]:
     there = _small_root(catalog)
     listing = list_root(catalog) if there is None else sort_level(catalog, there.level)
     names = listing.shown_by_size() | visible_among(catalog, listing.doubtful())
-    which_exist = storage.which_exist
+    which_exist = _unreadable_shown(storage) if storage.cheap_lookups else storage.which_exist
     unfinished = foreign = names  # as far as looking inside costs next to nothing, nothing is left to signs
     if there is not None:
         which_exist = there.which_exist
@@ -654,7 +655,27 @@ def list_names(catalog: Surroundings, *, include_declared: bool) -> list[str]:
     return sorted(visible - _with(which_exist, foreign & visible, DEREGISTERED_FILE), key=str.encode)
 
 
+ONE_TABLE_FAILS = (PermissionDeniedError, StorageError)
+"""Failures that on a disk may be of one table alone, and after which nothing is still under way."""
+
 _WhichExist = Callable[[Sequence[str]], frozenset[str]]
+
+
+def _unreadable_shown(storage: ObjectStorage) -> _WhichExist:
+    """Return a look at a disk that shows a table whose directory cannot be read: using it will say why."""
+
+    def is_shown(path: str) -> bool:
+        try:
+            return bool(storage.which_exist([path]))
+        except ONE_TABLE_FAILS:
+            return not path.endswith(f"/{DEREGISTERED_FILE}")
+
+    def which_exist(paths: Sequence[str]) -> frozenset[str]:
+        with suppress(*ONE_TABLE_FAILS):
+            return storage.which_exist(paths)
+        return frozenset(path for path in paths if is_shown(path))
+
+    return which_exist
 
 
 def _perhaps_without_version(listing: RootListing, *, include_declared: bool) -> frozenset[str]:
@@ -777,6 +798,10 @@ def visible_among(catalog: Surroundings, names: Iterable[str]) -> frozenset[str]
             return inspect_name(catalog, name).is_visible
         except InvalidTableStateError:
             return False  # scrub() reports it
+        except ONE_TABLE_FAILS:
+            if not catalog.storage.cheap_lookups:
+                raise
+            return True  # using it will say why it cannot be read
 
     chosen = sorted(names)
     shown = map_at_once(catalog.storage, is_visible, chosen)

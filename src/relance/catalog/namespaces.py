@@ -24,6 +24,7 @@ from relance.errors import (
     TableAlreadyExistsError,
 )
 from relance.identifiers import DELIMITER
+from relance.storage.ballast import emptying
 
 _SHOWN = 5
 """How many names an error shows."""
@@ -130,6 +131,7 @@ def _at_free_name(context: Context, snapshot: Snapshot, namespace: tuple[str, ..
     return Change(tuple(removed), tuple(added), checks=parent_is_there)
 
 
+@emptying()
 def drop_namespace(
     context: Context, namespace: tuple[str, ...], ttl: timedelta | None, *, cascade: bool
 ) -> Dropped:
@@ -205,6 +207,7 @@ def _some(rows: Sequence[Row]) -> str:
     return names if len(rows) <= _SHOWN else f"{names}, …"
 
 
+@emptying()
 def undrop_namespace(context: Context, namespace: tuple[str, ...], cascade_id: str | None) -> list[Row]:
     """Bring back exactly what one drop of the namespace took, and return it; the newest if none is named.
 

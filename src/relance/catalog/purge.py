@@ -41,6 +41,7 @@ from relance.catalog.arbiter import (
 )
 from relance.catalog.context import Context
 from relance.catalog.layout import (
+    ONE_TABLE_FAILS,
     Bodies,
     ManifestFile,
     NameSnapshot,
@@ -88,7 +89,6 @@ from relance.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
     KeyNotFoundError,
-    PermissionDeniedError,
     RelanceError,
     ServiceUnavailableError,
     TableNotFoundError,
@@ -97,6 +97,7 @@ from relance.foreign_json import parse_json
 from relance.identifiers import TableId, why_unusable
 from relance.locations import TABLE_SUFFIX, VERSION_HINT, VERSIONS_DIRECTORY
 from relance.storage.at_once import map_at_once
+from relance.storage.ballast import emptying
 from relance.storage.probe import require_replace
 from relance.storage.protocol import Deleted, ObjectInfo, ObjectStorage, TrashClaim, Version
 
@@ -697,7 +698,11 @@ def _take_away(context: Context, tables: Sequence[_Held]) -> None:
     def still_owned(directory: str) -> bool:
         table = left[directory]
         table.deleting = True
-        return table.still_ours() and table.claim.is_held()
+        try:
+            return table.still_ours() and table.claim.is_held()
+        except RelanceError as error:
+            table.fail(error)  # it alone: raised from here, the error would stop the others
+            return False
 
     told = context.storage.remove_directories(claims, still_owned=still_owned)
     while True:
@@ -729,8 +734,9 @@ def _delete_listed(context: Context, tables: Sequence[_Held]) -> None:
         except RelanceError as error:
             # Deletes of names that come again may still be under way, and must not meet a later table: then
             # all keep their claims until nothing that was sent can take effect. Other names do no harm, and
-            # a refusal is an answer: the rest is done for each table by itself, and its error told.
-            if comes_again and not isinstance(error, PermissionDeniedError):
+            # a refusal or a failure of a disk is an answer: the rest is done for each table by itself, and
+            # its error told.
+            if comes_again and not isinstance(error, ONE_TABLE_FAILS):
                 for table in going:
                     table.fail(error)
             return
@@ -760,7 +766,13 @@ def _end(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -
             _delete_rest(context, table)
     ending = [table for table in _going_on(tables) if table.still_ours()]
     try:
-        delete_marks(context, {table.claim.name: table.claim.lease for table in ending}, also=_signs(ending))
+        _delete_marks(context, ending)
+    except ONE_TABLE_FAILS:
+        for table in ending:  # to see whose marker it is
+            try:
+                _delete_marks(context, [table])
+            except RelanceError as error:
+                table.fail(error)
     except RelanceError as error:
         for table in ending:
             table.fail(error)
@@ -779,6 +791,10 @@ def _end(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -
             for table in ending:
                 if table.ended.purged:
                     table.result = replace(table.ended, error=error)
+
+
+def _delete_marks(context: Context, tables: Sequence[_Held]) -> None:
+    delete_marks(context, {table.claim.name: table.claim.lease for table in tables}, also=_signs(tables))
 
 
 def _signs(tables: Sequence[_Held]) -> list[str]:
@@ -965,6 +981,7 @@ def _remove_row(snapshot: Snapshot, row: Row) -> Change:
 # The verbs.
 
 
+@emptying()
 def purge_table(
     context: Context, table_id: TableId, options: PurgeOptions, deletion_id: str | None = None
 ) -> list[PurgeResult]:
@@ -1005,11 +1022,13 @@ def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> InvalidTableSt
     return InvalidTableStateError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
 
 
+@emptying()
 def purge_generations(
     context: Context, generations: Sequence[Generation], options: PurgeOptions
 ) -> list[PurgeResult]:
     """Purge dropped generations; failures are part of the results, which are in their order."""
-    recover_trash(context)
+    with suppress(RelanceError):  # what was left there is in nobody's way; scrub() says why it stays
+        recover_trash(context)
     results: dict[int, PurgeResult] = {}
     by_row = [number for number, each in enumerate(generations) if each.row is not None]
     rest = [number for number, each in enumerate(generations) if each.row is None]
@@ -1085,6 +1104,7 @@ def claimed_for(context: Context, generation: Generation) -> timedelta:
     return claimed + lease + context.timing.request_age + MARGIN - context.store_now()
 
 
+@emptying()
 def purge_tables(
     context: Context,
     table_ids: list[TableId] | None,
@@ -1281,6 +1301,7 @@ def share_purge(context: Context, generation: Generation, *, token: str, force: 
     )
 
 
+@emptying()
 def hold_shared(context: Context, shared: SharedPurge) -> None:
     """Make sure that the table is claimed for this purge, so that nobody can bring it back.
 
@@ -1302,6 +1323,7 @@ def hold_shared(context: Context, shared: SharedPurge) -> None:
     raise _lost(shared)
 
 
+@emptying()
 def finish_shared(context: Context, shared: SharedPurge, options: PurgeOptions) -> PurgeResult:
     """Take the claim for this process alone, delete all that is left, and end the purge."""
     done = Progress(tuple(shared.table_id.parts), options)

@@ -51,10 +51,12 @@ from relance.locations import (
     table_file,
     table_location,
 )
+from relance.storage.ballast import emptying
 from relance.storage.probe import require_create_only
 from relance.storage.readback import create_once
 
 
+@emptying()
 def deregister(context: Context, table_id: TableId) -> tuple[str | None, dict[str, str]]:
     """Hide the table until it is registered again; return its directory and properties.
 
@@ -252,6 +254,7 @@ def _refuse_overlap(snapshot: Snapshot, table_id: TableId, directory: str) -> No
             )
 
 
+@emptying()
 def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:
     """Protect a table or a namespace from being dropped, or stop doing so.
 

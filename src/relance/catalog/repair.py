@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -37,6 +37,7 @@ from relance.catalog.arbiter import (
 from relance.catalog.context import Context
 from relance.catalog.drop import swap_deleted
 from relance.catalog.layout import (
+    ONE_TABLE_FAILS,
     Bodies,
     NameSnapshot,
     RootListing,
@@ -81,7 +82,6 @@ from relance.errors import (
     InvalidTableStateError,
     KeyExistsError,
     OutcomeUnknownError,
-    PermissionDeniedError,
     RelanceError,
     TableNotFoundError,
 )
@@ -96,6 +96,7 @@ from relance.locations import (
     VERSIONS_DIRECTORY,
     table_file,
 )
+from relance.storage.ballast import emptying
 from relance.storage.probe import require_create_only, require_replace
 
 HASHED_DIRECTORY = re.compile(r"[0-9a-f]{8}_.+")
@@ -109,6 +110,7 @@ class Problem(StrEnum):
     """The kinds of inconsistency in a root."""
 
     DAMAGED_MARKER = "corrupt marker"
+    UNREADABLE = "unreadable table"
     NO_FILE = "not a file"
     MARKER_WITHOUT_DATA = "marker without data"
     LATE_MARKER = "late marker"
@@ -145,6 +147,7 @@ Repair = Callable[[Context, str], None]
 Findings = Iterator[tuple[Finding, Repair | None]]
 
 
+@emptying()
 def scrub(context: Context, *, repair: bool) -> list[Finding]:
     """Return every problem in the root; with `repair`, repair those that can be repaired safely."""
     problems: list[tuple[Finding, Repair | None]] = []
@@ -179,7 +182,9 @@ def _look_at_root(context: Context, listing: RootListing) -> Findings:
     doubtful = listing.directories | creating | declared
     versions = {name: table_file(name, f"{VERSIONS_DIRECTORY}/") for name in doubtful}
     reserved = {name: table_file(name, RESERVED_FILE) for name in doubtful}
-    present = context.storage.which_exist([*versions.values(), *reserved.values()])
+    present, unreadable = _present(context, {name: (versions[name], reserved[name]) for name in doubtful})
+    for name, error in sorted(unreadable.items()):
+        yield _unreadable(name, error), None
     with_versions = {name for name, path in versions.items() if path in present}
     with_table = with_versions | {name for name, path in reserved.items() if path in present}
     for key in sorted(listing.odd) if context.storage.cheap_lookups else ():
@@ -187,20 +192,50 @@ def _look_at_root(context: Context, listing: RootListing) -> Findings:
         yield Finding(key, Problem.NO_FILE, remedy), None
     names = sorted(listing.controls.keys() | listing.markers.keys())
     for name in names:
-        yield from _look_at_name(context, name)
-    for name in sorted(listing.directories - with_table - creating - listing.hidden()):
+        if name not in unreadable:
+            yield from _look_at_name(context, name)
+    for name in sorted(listing.directories - with_table - creating - listing.hidden() - unreadable.keys()):
         remedy = "mark it as an unfinished create so that it is not listed"
         yield Finding(name, Problem.DATA_WITHOUT_TABLE, remedy), _cover
     stale = {name + CREATING_SUFFIX for name in creating if name in with_versions}
     stale |= {name + DECLARED_SUFFIX for name in declared if name in with_versions or name not in with_table}
+    stale -= {name + DECLARED_SUFFIX for name in unreadable}
     for sign in sorted(stale):
         yield Finding(sign, Problem.STALE_SIGN, f"delete {sign!r}"), _delete
+
+
+def _present(
+    context: Context, paths: Mapping[str, Sequence[str]]
+) -> tuple[frozenset[str], dict[str, RelanceError]]:
+    """Return the paths that exist, and of the names whose paths cannot be looked at the error."""
+    which_exist = context.storage.which_exist
+    try:
+        return which_exist([path for each in paths.values() for path in each]), {}
+    except ONE_TABLE_FAILS:
+        if not context.storage.cheap_lookups:
+            raise
+    present: set[str] = set()
+    unreadable: dict[str, RelanceError] = {}
+    for name, each in paths.items():
+        try:
+            present |= which_exist(each)
+        except ONE_TABLE_FAILS as error:
+            unreadable[name] = error
+    return frozenset(present), unreadable
+
+
+def _unreadable(name: str, error: RelanceError) -> Finding:
+    remedy = "make its files readable again; until then it is left alone"
+    return Finding(name, Problem.UNREADABLE, remedy, error=error)
 
 
 def _look_at_name(context: Context, name: str) -> Findings:
     try:
         home = inspect_name(context, name, bodies=Bodies.ALL)
-    except (InvalidTableStateError, PermissionDeniedError) as error:
+    except ONE_TABLE_FAILS as error:
+        yield _unreadable(name, error), None
+        return
+    except InvalidTableStateError as error:
         remedy = (
             f"inspect '{name}{CONTROL_SUFFIX}': delete it to let '{name}{MARKER_SUFFIX}' decide alone "
             "whether the table is dropped"
@@ -345,9 +380,14 @@ def _look_at_rows(context: Context, snapshot: Snapshot, rows: list[Row]) -> Find
             yield Finding(row.object_id, Problem.BAD_LOCATION, remedy, error=error), None
         else:
             placed.append(row)
-    there = context.storage.which_exist([f"{row.normalized_location}/" for row in placed])
+    there, unreadable = _present(
+        context, {row.object_id: (f"{row.normalized_location}/",) for row in placed if not row.is_home}
+    )
     for row in placed:
         if row.is_home:
+            continue
+        if row.object_id in unreadable:
+            yield _unreadable(row.object_id, unreadable[row.object_id]), None
             continue
         if f"{row.normalized_location}/" not in there:
             yield from _without_files(row)
@@ -450,6 +490,7 @@ def _sync(context: Context, name: str) -> None:
 # Sweeping.
 
 
+@emptying()
 def sweep_markers(context: Context, *, dry_run: bool) -> list[str]:
     """Remove arbiters that nobody needs any more, and return the names that they belonged to.
 
@@ -501,6 +542,7 @@ def _remove_arbiter(context: Context, name: str, lease: Lease) -> None:
 # Leftovers of creates that died.
 
 
+@emptying()
 def remove_leftovers(context: Context, name: str, before: datetime, options: PurgeOptions) -> PurgeResult:
     """Remove the files of a create that died, which no version names and which are older than a moment.
 

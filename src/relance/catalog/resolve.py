@@ -24,6 +24,7 @@ from relance.catalog.arbiter import (
 )
 from relance.catalog.context import FLAT, Context
 from relance.catalog.layout import (
+    ONE_TABLE_FAILS,
     Bodies,
     NameSnapshot,
     inspect_name,
@@ -49,7 +50,6 @@ from relance.errors import (
     InvalidInputError,
     InvalidTableStateError,
     NamespaceNotFoundError,
-    PermissionDeniedError,
     RelanceError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -515,7 +515,7 @@ def look_for_dropped(
         try:
             home = inspect_name(context, name, bodies=Bodies.ALL)
             return generation_at_home(context, home, abandoned=abandoned)
-        except (InvalidTableStateError, PermissionDeniedError) as error:
+        except (InvalidTableStateError, *ONE_TABLE_FAILS) as error:
             return Unreadable((name,), error)
 
     looks += map_at_once(context.storage, look, sorted(names))

@@ -65,12 +65,12 @@ def failure_of(error: BaseException, redact: Redact) -> Failure:
         return Failure("Usage", redact(error.format_message()), "see relance --help", Exit.USAGE)
     if type(error).__module__.startswith("relance.") or _is_ours(error):
         return _of_relance(error, redact)  # type: ignore[arg-type]  # just checked
+    if isinstance(error, OSError) and (to_do := _OS_HINTS.get(error.errno or 0)) is not None:
+        what = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
+        return Failure(type(error).__name__, redact(str(what)), to_do, Exit.FAILED)
     if isinstance(error, OSError) and error.filename is not None:
         what = f"{error.strerror}: {error.filename}"
         return Failure(type(error).__name__, redact(what), "check the path and its permissions", Exit.FAILED)
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        to_do = "free up space where the output goes; the command itself completed"
-        return Failure(type(error).__name__, str(error.strerror), to_do, Exit.FAILED)
     what = _one_line(f"{type(error).__name__}: {error}")
     return Failure(type(error).__name__, redact(what), _REPORT, Exit.FAILED)
 
@@ -198,9 +198,22 @@ _EXITS: dict[str, Exit] = {
     "UnauthenticatedError": Exit.STORE,
     "ServiceUnavailableError": Exit.STORE,
     "ThrottlingError": Exit.STORE,
+    "StorageError": Exit.STORE,
     "InternalError": Exit.FAILED,
 }
 """By class name, because importing the classes takes a second. A test checks the names."""
+
+_OUTPUT_FULL = "free up space where the output goes; the command itself completed"
+
+_OS_HINTS = {
+    errno.ENOSPC: _OUTPUT_FULL,
+    errno.EDQUOT: _OUTPUT_FULL,
+    errno.EROFS: "the disk is mounted read-only: choose another place, or remount it for writing",
+    errno.EIO: "the disk failed: check it and the system log",
+    errno.EACCES: "check the path and its permissions",
+    errno.EMFILE: "raise the limit of open files: ulimit -n",
+}
+"""For what the command line itself reads and writes, by the number of the system error."""
 
 _HINTS: dict[str, str] = {
     "UnsupportedOperationError": "not supported by this catalog or environment: see relance doctor",
@@ -224,5 +237,7 @@ _HINTS: dict[str, str] = {
     "PermissionDeniedError": "check the credentials and their permissions: relance doctor",
     "UnauthenticatedError": "check the credentials: relance doctor",
     "ServiceUnavailableError": "check that the store is reachable: relance doctor",
+    "StorageFullError": "free space: relance drop --purge TABLE, relance purge; both work on a full disk",
+    "StorageError": "repair the disk or raise the limit above, then retry: relance doctor",
     "ThrottlingError": "retry later, or pass --rate-limit if the command supports it",
 }

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from relance.catalog.context import Context, shared_context
 from relance.errors import InternalError, RelanceError
 from relance.maintenance.work import CatalogRef, GroupTask, Task
+from relance.storage.failures import error_for_text
 
 _ABOUT = 1 + 1e-9
 """Sums of weights are not exact."""
@@ -110,9 +111,10 @@ def _run(context: Context, number: int, task: Task) -> Done:
         return Done(number, error=surprise(error))
 
 
-def surprise(error: Exception) -> InternalError:
+def surprise(error: Exception) -> RelanceError:
     """Return what nobody expected as an error that a result can tell."""
-    failure = InternalError(f"{type(error).__name__}: {error}")
+    known = error_for_text(str(error), where="the job") if isinstance(error, OSError) else None
+    failure = known or InternalError(f"{type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure
 

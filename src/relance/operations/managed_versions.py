@@ -33,6 +33,7 @@ from relance.errors import (
     InvalidInputError,
     PermissionDeniedError,
     RelanceError,
+    StorageFullError,
     TableNotFoundError,
     TableVersionNotFoundError,
 )
@@ -126,7 +127,7 @@ def _read(
         return chosen, rows
     try:
         synchronise(context, manifest, table_id)
-    except PermissionDeniedError:
+    except (PermissionDeniedError, StorageFullError):
         if lag is Lag.FILES:
             raise
         return chosen, rows  # who may only read is told the same, just without rows

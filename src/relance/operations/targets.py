@@ -15,6 +15,7 @@ from relance.errors import (
     ConcurrentModificationError,
     PermissionDeniedError,
     RelanceError,
+    StorageFullError,
     TableNotFoundError,
 )
 from relance.identifiers import TableId
@@ -62,7 +63,8 @@ def open_for_reading(
     """
     table_id = table_id_of(context, parts, existing=True)
     if is_main(branch):
-        with suppress(PermissionDeniedError):  # who may only read sees what has its file
+        # Who may only read, or finds the disk full, sees what has its file.
+        with suppress(PermissionDeniedError, StorageFullError):
             settle(context, table_id)
     return _open(context, table_id, version, branch)
 

@@ -68,7 +68,7 @@ def connect(root: Root, options: Mapping[str, str]) -> Connection:
     """
     split = split_options(root.scheme, options)
     if root.scheme is Scheme.FILE:
-        return Connection(LocalDiskStorage(root.path), root.path.rstrip("/"), split.lance)
+        return Connection(LocalDiskStorage(root.path, keeps_ballast=True), root.path.rstrip("/"), split.lance)
     if root.scheme is Scheme.MEMORY:
         folder = os.path.join(_ephemeral_folder(root.base), root.path).rstrip("/")
         return Connection(LocalDiskStorage(folder), folder, split.lance)

@@ -255,13 +255,15 @@ def _write(descriptor: int, body: bytes) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def locked(root: str, prefix: str, lock: str) -> Iterator[None]:
-    """Hold the lock that a file in a folder stands for, against other threads and processes."""
+def open_lock(root: str, prefix: str, lock: str) -> int:
+    """Return the file in a folder that stands for a lock, open."""
     # A descriptor of its own per call: flock then also holds between threads of one process.
-    descriptor = in_folder(
-        root, prefix, lambda folder: open_file(lock, os.O_CREAT | os.O_RDWR, folder=folder)
-    )
+    return in_folder(root, prefix, lambda folder: open_file(lock, os.O_CREAT | os.O_RDWR, folder=folder))
+
+
+@contextmanager
+def locked(descriptor: int) -> Iterator[None]:
+    """Hold the lock that an open file stands for, against other threads and processes, and close it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

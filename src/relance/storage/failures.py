@@ -1,47 +1,110 @@
-"""From the text of a store's failure to our error. Pure.
+"""From the text or the number of a store's failure to our error. Pure.
 
 obstore and pylance put the same Rust messages into differing exception classes, so the text decides.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 
 from relance import errors
 
-_BY_TEXT: tuple[tuple[re.Pattern[str], type[errors.RelanceError]], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), error)
-    for pattern, error in (
-        (r"NoSuchBucket|ContainerNotFound", errors.InvalidInputError),
+_Meaning = tuple[type[errors.RelanceError], str]
+"""Our error, and what to do."""
+
+_BY_NUMBER: dict[int, _Meaning] = {
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM),
+        (errors.PermissionDeniedError, "this user may not do it: grant access to the file and its folder"),
+    ),
+    errno.EROFS: (
+        errors.PermissionDeniedError,
+        "the disk is mounted read-only: remount it for writing (a damaged disk is made read-only: check it)",
+    ),
+    errno.ENOSPC: (
+        errors.StorageFullError,
+        "the disk is full: drop and purge tables, which works on a full disk, or free space or inodes",
+    ),
+    errno.EDQUOT: (
+        errors.StorageFullError,
+        "the disk quota is used up: drop and purge tables, which still works, or raise the quota",
+    ),
+    errno.EIO: (
+        errors.StorageError,
+        "the disk failed: check it and the system log, and restore damaged files from a backup",
+    ),
+    **dict.fromkeys(
+        (errno.EMFILE, errno.ENFILE),
+        (errors.StorageError, "too many files are open: raise the limit (ulimit -n) or run fewer clients"),
+    ),
+    **dict.fromkeys(
+        (errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN),
+        (errors.ServiceUnavailableError, "the network disk does not respond: check its server and the mount"),
+    ),
+}
+"""By the number of a system error."""
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]")
+"""How Rust ends, and pyarrow and Python begin, the text of a system error."""
+
+_BY_TEXT: tuple[tuple[re.Pattern[str], _Meaning], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), (error, to_do))
+    for pattern, error, to_do in (
+        (
+            r"NoSuchBucket|ContainerNotFound",
+            errors.InvalidInputError,
+            "the root's bucket or container does not exist: create it or fix 'root'",
+        ),
         (
             r"403 Forbidden|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|Permission denied",
             errors.PermissionDeniedError,
+            "the store rejected the credentials, or they lack a permission",
         ),
-        (r"401 Unauthorized|ExpiredToken", errors.UnauthenticatedError),
-        (r"SlowDown|429 Too Many Requests", errors.ThrottlingError),
+        (
+            r"401 Unauthorized|ExpiredToken",
+            errors.UnauthenticatedError,
+            "the store requires valid, unexpired credentials",
+        ),
+        (
+            r"SlowDown|429 Too Many Requests",
+            errors.ThrottlingError,
+            "the store is throttling requests; retry later",
+        ),
         (
             r"error sending request|timed out|connection (refused|reset|closed)|dns error"
             r"|after \d+ retries|50[0234] (internal|bad|service|gateway)",
             errors.ServiceUnavailableError,
+            "cannot reach the store: check the endpoint, network and proxy",
+        ),
+        (
+            r"response body|error decoding|invalid \w+ response|missing from response"
+            r"|reading a body from|end of file before message|unexpected end of file",
+            errors.ServiceUnavailableError,
+            "the response was cut short, or no store sent it: retry, and check the endpoint and the proxy",
         ),
     )
 )
 
-_HINTS: dict[type[errors.RelanceError], str] = {
-    errors.InvalidInputError: "the root's bucket or container does not exist: create it or fix 'root'",
-    errors.PermissionDeniedError: "the store rejected the credentials, or they lack a permission",
-    errors.UnauthenticatedError: "the store requires valid, unexpired credentials",
-    errors.ThrottlingError: "the store is throttling requests; retry later",
-    errors.ServiceUnavailableError: "cannot reach the store: check the endpoint, network and proxy",
-}
-
 
 def error_for_text(text: str, *, where: str) -> errors.RelanceError | None:
     """Return the error that a failure with this text is, or None when the text says nothing known."""
-    for pattern, error in _BY_TEXT:
-        if pattern.search(text):
-            return error(f"{where}: {_HINTS[error]} ({first_line(text)})")
-    return None
+    system = _OS_ERROR.search(text)
+    meaning = None if system is None else _BY_NUMBER.get(int(system[1] or system[2]))
+    if meaning is None:
+        meaning = next((meaning for pattern, meaning in _BY_TEXT if pattern.search(text)), None)
+    return None if meaning is None else _told(meaning, where, first_line(text))
+
+
+def error_for_number(cause: OSError, *, where: str) -> errors.RelanceError | None:
+    """Return the error that a failed system call is, or None when its number says nothing known."""
+    meaning = _BY_NUMBER.get(cause.errno or 0)
+    return None if meaning is None else _told(meaning, where, cause.strerror or str(cause))
+
+
+def _told(meaning: _Meaning, where: str, text: str) -> errors.RelanceError:
+    error, to_do = meaning
+    return error(f"{where}: {to_do} ({text})")
 
 
 def first_line(text: str) -> str:

@@ -23,12 +23,11 @@ from relance.errors import (
     KeyChangedError,
     KeyExistsError,
     KeyNotFoundError,
-    PermissionDeniedError,
     RelanceError,
-    ServiceUnavailableError,
     UnsupportedOperationError,
 )
 from relance.locations import OWN_DIRECTORY
+from relance.storage.ballast import Ballast
 from relance.storage.disk_files import (
     GONE,
     HeldOpen,
@@ -36,6 +35,7 @@ from relance.storage.disk_files import (
     in_folder,
     locked,
     modified_time,
+    open_lock,
     opened_folder,
     prune,
     read_file,
@@ -43,6 +43,7 @@ from relance.storage.disk_files import (
     sync_directory,
     unlink_all,
 )
+from relance.storage.failures import error_for_number
 from relance.storage.protocol import (
     BODY_MAX_BYTES,
     Deleted,
@@ -70,10 +71,12 @@ _LINKS_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 class LocalDiskStorage:
     """Objects are files below a directory; symbolic links are not followed."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, keeps_ballast: bool = False) -> None:
+        """Use a directory, which need not exist; `keeps_ballast` reserves space for a full disk."""
         self._directory = directory
-        self._trash = Trash(directory)
-        self._temporary = TemporaryFiles(directory)
+        self._ballast = Ballast(directory, keeps_ballast)
+        self._trash = Trash(directory, self._ballast)
+        self._temporary = TemporaryFiles(directory, self._ballast)
 
     @property
     def name(self) -> str:
@@ -113,10 +116,12 @@ class LocalDiskStorage:
         if not body:
             # It has no content that could be lost, and what decides nothing need not survive a power failure.
             with self._translated(key):
-                self._in_parent(key, self._touch)
+                self._ballast.retried(lambda: self._in_parent(key, self._touch))
+            self._ballast.keep()
             return _version(body)
         with self._translated(key), self._temporary.written([body]) as written:
             self._in_parent(key, lambda folder, file: self._link(written, key, folder, file))
+        self._ballast.keep()
         return _version(body)
 
     def replace(self, key: str, body: bytes, *, expected: Version) -> Version:
@@ -149,6 +154,8 @@ class LocalDiskStorage:
             # None that was swapped, or was still to be, is known to last.
             refused = {n: outcome for n, outcome in outcomes.items() if isinstance(outcome, RelanceError)}
             outcomes = {n: refused.get(n, failure) for n in range(len(changes))}
+        else:
+            self._ballast.keep()
         return [outcomes[number] for number in range(len(changes))]
 
     def _swap(
@@ -161,7 +168,8 @@ class LocalDiskStorage:
             with opened_folder(self._directory, prefix) as folder:
                 if _version(replaced.read(file, folder=folder)) != change.expected:
                     return KeyChangedError(f"{key!r} in {self.name} has changed")
-                os.replace(written.files[number], file, src_dir_fd=written.folder, dst_dir_fd=folder)
+                rename = partial(os.replace, src_dir_fd=written.folder, dst_dir_fd=folder)
+                self._ballast.retried(lambda: rename(written.files[number], file))
         except GONE:
             return KeyChangedError(f"{key!r} no longer exists in {self.name}")
         except OSError as cause:
@@ -255,10 +263,17 @@ class LocalDiskStorage:
             check_key(check_prefix(prefix))
         with self._translated("trash"):
             yield from self._trash.remove(claims, still_owned)
+        self._ballast.keep()
 
     def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
         with self._translated("trash"):
             return self._trash.recover(may_delete)
+
+    def keep_ballast(self) -> None:
+        self._ballast.keep()
+
+    def free_ballast(self, count: int) -> bool:
+        return self._ballast.free(count)
 
     def is_occupied(self, prefix: str) -> bool:
         try:
@@ -399,7 +414,8 @@ class LocalDiskStorage:
     def _link(self, written: Written, key: str, folder: int, file: str) -> None:
         (temporary,) = written.files
         try:
-            os.link(temporary, file, src_dir_fd=written.folder, dst_dir_fd=folder, follow_symlinks=False)
+            link = partial(os.link, src_dir_fd=written.folder, dst_dir_fd=folder, follow_symlinks=False)
+            self._ballast.retried(lambda: link(temporary, file))
         except FileExistsError:
             raise self._taken(folder, file) from None
         except OSError as refused:
@@ -430,7 +446,8 @@ class LocalDiskStorage:
         return f"{zlib.crc32(key.encode()) % _LOCKS:02d}"
 
     def _locked(self, lock: str) -> AbstractContextManager[None]:
-        return locked(self._directory, f"{OWN_DIRECTORY}/locks", lock)
+        folder = f"{OWN_DIRECTORY}/locks"
+        return locked(self._ballast.retried(lambda: open_lock(self._directory, folder, lock)))
 
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:
@@ -442,17 +459,16 @@ class LocalDiskStorage:
             raise self._error_for(key, cause) from cause
 
     def _error_for(self, key: str, cause: OSError) -> RelanceError:
-        error: RelanceError = InternalError(f"{key!r} in {self.name}: {cause.strerror or cause}")
+        where = f"{key!r} in {self.name}"
+        error: RelanceError = error_for_number(cause, where=where) or InternalError(
+            f"{where}: {cause.strerror or cause}"
+        )
         if isinstance(cause, NotADirectoryError):
             place = cause.filename if isinstance(cause.filename, str) else key
             error = InvalidTableStateError(
                 f"{place!r} in {self.name} is a link or a file where a folder belongs; it is never followed: "
                 "remove it"
             )
-        elif isinstance(cause, PermissionError):
-            error = PermissionDeniedError(f"{key!r} in {self.name}: {cause.strerror}")
-        elif cause.errno in {errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN}:
-            error = ServiceUnavailableError(f"cannot access {self.name}: {cause.strerror}")
         error.__cause__ = cause
         return error
 

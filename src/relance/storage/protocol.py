@@ -233,6 +233,18 @@ class ObjectStorage(Protocol):
         the claim allows, the directory is restored, or kept in the trash if its place is taken.
         """
 
+    def keep_ballast(self) -> None:
+        """Reserve space for when the disk is full, if some is missing and there is enough left.
+
+        What writes here does so by itself; it is called after other writes. Only a disk keeps space back.
+        """
+
+    def free_ballast(self, count: int) -> bool:
+        """Free `count` parts of the space that is kept back, if the verb in progress may use it.
+
+        Returns whether there was one. A write that failed because the disk is full can be done again then.
+        """
+
     def is_occupied(self, prefix: str) -> bool:
         """Tell whether something that is no directory has this place, as only on a disk it can."""
 

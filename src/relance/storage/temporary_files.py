@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from relance.locations import OWN_DIRECTORY
+from relance.storage.ballast import Ballast
 from relance.storage.disk_files import in_folder, open_file, sync_files, write_new, write_over
 
 _FOLDER = f"{OWN_DIRECTORY}/tmp"
@@ -45,6 +46,7 @@ class TemporaryFiles:
     """Makes such files in a folder of its own below the root, and removes those that did not get a name."""
 
     root: str
+    ballast: Ballast
     _reserved: _Reserved = field(default_factory=_Reserved, init=False, repr=False)
 
     @contextmanager
@@ -52,18 +54,26 @@ class TemporaryFiles:
         """Yield synced files with the bodies, and remove those that are not struck out then."""
         with self._opened() as folder:
             files = _names(len(bodies))
-            reserved = self._reserved.files
+            self.ballast.retried(lambda: self._write(files, bodies, folder))
             try:
-                for number, body in enumerate(bodies):
-                    if reserved:
-                        files[number] = reserved.pop()
-                        write_over(files[number], body, folder=folder)
-                    else:
-                        write_new(files[number], body, folder=folder)
-                sync_files(files, folder)
                 yield Written(folder, files)
             finally:
                 _remove(files, folder)
+
+    def _write(self, files: list[str], bodies: Sequence[bytes], folder: int) -> None:
+        """Write and sync all the files, or leave none of them."""
+        reserved = self._reserved.files
+        try:
+            for number, body in enumerate(bodies):
+                if reserved:
+                    files[number] = reserved.pop()
+                    write_over(files[number], body, folder=folder)
+                else:
+                    write_new(files[number], body, folder=folder)
+            sync_files(files, folder)
+        except BaseException:
+            _remove(files, folder)
+            raise
 
     @contextmanager
     def copied(self, source: str, *, folder: int) -> Iterator[Written]:
@@ -113,7 +123,7 @@ class TemporaryFiles:
     @contextmanager
     def _opened(self) -> Iterator[int]:
         """Yield the folder, open. A link in its place is not followed."""
-        folder = in_folder(self.root, _FOLDER, os.dup)
+        folder = self.ballast.retried(lambda: in_folder(self.root, _FOLDER, os.dup))
         try:
             yield folder
         finally:

@@ -26,7 +26,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Self
 
 from pyarrow.fs import LocalFileSystem
@@ -34,6 +34,7 @@ from pyarrow.fs import LocalFileSystem
 from relance.errors import InternalError, InvalidInputError, InvalidTableStateError, RelanceError
 from relance.foreign_json import parse_json
 from relance.locations import OWN_DIRECTORY
+from relance.storage.ballast import Ballast
 from relance.storage.disk_files import FOLDER, WORTH_THREADS, modified_time, open_below, read_file
 from relance.storage.protocol import InTrash, TrashClaim, TrashReport, check_key
 
@@ -71,6 +72,7 @@ class Trash:
     """Removes directories below `root` by way of the trash there."""
 
     root: str
+    ballast: Ballast
 
     def remove(
         self, claims: Mapping[str, TrashClaim], still_owned: Callable[[str], bool]
@@ -81,11 +83,11 @@ class Trash:
             return
         with ExitStack() as stack:
             try:
-                folder = stack.enter_context(_new_folder(self.root))
+                # Whoever removes makes space, so this may use what is kept back.
+                folder = self.ballast.retried(lambda: self._prepared(stack, entries), always=True)
             except FileNotFoundError:
                 return  # there is no root
-            folder.write_records(entries)
-            removal = _Removal(folder, still_owned)
+            removal = _Removal(folder, self.ballast, still_owned)
             parts = [
                 _Part(removal, start, entries[start : start + _TOGETHER])
                 for start in range(0, len(entries), _TOGETHER)
@@ -100,6 +102,14 @@ class Trash:
             if removal.failure is not None:
                 raise removal.failure
 
+    def _prepared(self, stack: ExitStack, entries: Sequence[_Entry]) -> _Folder:
+        """Return a new folder with the records on disk, or leave none."""
+        with ExitStack() as own:
+            folder = own.enter_context(_new_folder(self.root))
+            folder.write_records(entries)
+            stack.push(own.pop_all())
+        return folder
+
     def recover(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
         """Do what `ObjectStorage.recover_trash` promises."""
         report = _Report()
@@ -107,10 +117,40 @@ class Trash:
             for name in sorted({each.removesuffix(".lock") for each in os.listdir(trash)}):
                 if _ID.fullmatch(name) and (lock := _lock(trash, name)) is not None:
                     try:
-                        _recover_folder(self.root, root, trash, name, may_delete, report)
+                        self._recover_folder(root, trash, name, may_delete, report)
+                    except OSError:
+                        report.kept.append(InTrash("", _path(self.root, name)))
                     finally:
                         os.close(lock)
         return TrashReport(tuple(report.removed), tuple(report.restored), tuple(report.kept))
+
+    def _recover_folder(
+        self, root: int, trash: int, name: str, may_delete: Callable[[str, str], bool], report: _Report
+    ) -> None:
+        """Take the folder of a dead process to its end. It is locked."""
+        try:
+            own = os.open(name, FOLDER, dir_fd=trash)
+        except FileNotFoundError:
+            os.unlink(f"{name}.lock", dir_fd=trash)  # it died before it had made the folder, or after all
+            return
+        except OSError:
+            return  # not made by us
+        with _Folder(_path(self.root, name), root, trash, name, own) as folder:
+            entries = folder.read_records()
+            for number in sorted(_numbers(own, _TAKEN)):
+                entry = entries.get(number)
+                if entry is None:
+                    report.kept.append(InTrash("", f"{folder.path}/{_TAKEN}/{number}"))
+                elif may_delete(entry.prefix, entry.claim.record) and folder.is_older(entry):
+                    with suppress(FileExistsError):
+                        self.ballast.retried(partial(os.mkdir, _RECOVERED, dir_fd=own), always=True)
+                    folder.doom(entry, _RECOVERED)
+                elif folder.restore(entry, entry.taken):
+                    report.restored.append(entry.prefix)
+                else:
+                    report.kept.append(InTrash(entry.prefix, f"{folder.path}/{entry.taken}"))
+            _remove_doomed(folder, entries, report)
+            folder.end()
 
 
 @dataclass(slots=True)
@@ -254,6 +294,7 @@ class _Removal:
     """What the parts of one removal have in common."""
 
     folder: _Folder
+    ballast: Ballast
     still_owned: Callable[[str], bool]
     failure: RelanceError | None = None
     """The first one. It is raised when everything else is done."""
@@ -274,7 +315,8 @@ class _Part:
     def take_away(self) -> None:
         """Rename the directories into the trash, and back if they are not ours to delete."""
         for shelf in self.shelves:
-            os.mkdir(shelf, dir_fd=self._folder.own)
+            make = partial(os.mkdir, shelf, dir_fd=self._folder.own)
+            self._removal.ballast.retried(make, always=True)
         for number, entry in enumerate(self._entries):
             if self._removal.failure is not None:
                 return
@@ -310,35 +352,6 @@ class _Part:
             elif self._removal.still_owned(entry.prefix):
                 self._folder.restore(entry, place)  # or else it stays doomed
         return gone
-
-
-def _recover_folder(
-    path: str, root: int, trash: int, name: str, may_delete: Callable[[str, str], bool], report: _Report
-) -> None:
-    """Take the folder of a dead process to its end. It is locked."""
-    try:
-        own = os.open(name, FOLDER, dir_fd=trash)
-    except FileNotFoundError:
-        os.unlink(f"{name}.lock", dir_fd=trash)  # it died before it had made the folder, or after all
-        return
-    except OSError:
-        return  # not made by us
-    with _Folder(_path(path, name), root, trash, name, own) as folder:
-        entries = folder.read_records()
-        for number in sorted(_numbers(own, _TAKEN)):
-            entry = entries.get(number)
-            if entry is None:
-                report.kept.append(InTrash("", f"{folder.path}/{_TAKEN}/{number}"))
-            elif may_delete(entry.prefix, entry.claim.record) and folder.is_older(entry):
-                with suppress(FileExistsError):
-                    os.mkdir(_RECOVERED, dir_fd=own)
-                folder.doom(entry, _RECOVERED)
-            elif folder.restore(entry, entry.taken):
-                report.restored.append(entry.prefix)
-            else:
-                report.kept.append(InTrash(entry.prefix, f"{folder.path}/{entry.taken}"))
-        _remove_doomed(folder, entries, report)
-        folder.end()
 
 
 def _remove_doomed(folder: _Folder, entries: Mapping[int, _Entry], report: _Report) -> None:
@@ -380,7 +393,11 @@ def _new_folder(path: str) -> Iterator[_Folder]:
             if lock is not None:
                 break
         try:
-            os.mkdir(name, dir_fd=trash)
+            try:
+                os.mkdir(name, dir_fd=trash)
+            except OSError:
+                os.unlink(f"{name}.lock", dir_fd=trash)
+                raise
             own = os.open(name, FOLDER, dir_fd=trash)
             with _Folder(_path(path, name), root, trash, name, own) as folder:
                 try:

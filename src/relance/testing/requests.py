@@ -181,6 +181,12 @@ class RequestStorage:
     def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
         return TrashReport()
 
+    def keep_ballast(self) -> None:
+        """Only a disk has some."""
+
+    def free_ballast(self, count: int) -> bool:
+        return False
+
     def is_occupied(self, prefix: str) -> bool:
         return False
 

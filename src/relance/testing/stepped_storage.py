@@ -273,6 +273,12 @@ class SteppedStorage:
             tuple(InTrash(entry.prefix, f"{self.name}/{entry.taken}") for entry in ends[_End.KEPT]),
         )
 
+    def keep_ballast(self) -> None:
+        self._inner.keep_ballast()
+
+    def free_ballast(self, count: int) -> bool:
+        return self._inner.free_ballast(count)
+
     def is_occupied(self, prefix: str) -> bool:
         return self._inner.is_occupied(prefix)
 

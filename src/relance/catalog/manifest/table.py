@@ -60,6 +60,7 @@ from relance.errors import (
     OutcomeUnknownError,
     RelanceError,
     ServiceUnavailableError,
+    StorageFullError,
     TableNotFoundError,
 )
 from relance.lance_io import lance_errors, open_at, transaction_at
@@ -147,6 +148,21 @@ class ManifestTable:
     @property
     def cheap_lookups(self) -> bool:
         return self._storage.cheap_lookups
+
+    def keep_ballast(self) -> None:
+        """Do what `ObjectStorage.keep_ballast` promises."""
+        self._storage.keep_ballast()
+
+    def free_ballast(self, count: int) -> bool:
+        """Do what `ObjectStorage.free_ballast` promises."""
+        return self._storage.free_ballast(count)
+
+    def discard(self, written: Sequence[FragmentMetadata], transaction: str) -> None:
+        """Remove the files of a commit that did not land."""
+        keys = [f"{MANIFEST_DIRECTORY}/data/{file.path}" for each in written for file in each.files]
+        keys.append(f"{MANIFEST_DIRECTORY}/_transactions/{transaction}")
+        with suppress(RelanceError):  # upkeep removes what stays
+            self._storage.delete_many(keys)
 
     def open(self) -> lance.LanceDataset | None:
         """Return the latest version, or None when there is no table."""
@@ -337,12 +353,13 @@ class LanceManifest:
             raise ManifestConflictError("the root was replaced by another one")
         asked, self._last = since_boot(), None
         if read.dataset is None:
-            landed = in_reader(lambda: self._create(change))
+            landed = self._written(lambda: self._create(change))
         else:
-            landed = in_reader(lambda: self._update(read, change))
+            landed = self._written(lambda: self._update(read, change))
         # What this client wrote it reads at once, also from `recent`.
         self._last = LanceSnapshot(landed.dataset, self._files, self.options, self._is_superseded)
         self._last.seen_at = asked
+        self.table.keep_ballast()
         if self.on_commit is not None:
             self.on_commit(self, landed.dataset)
 
@@ -354,7 +371,18 @@ class LanceManifest:
         if len(same) > 1 and heads:
             visible = preferred([located.row for located in same])
             others = [located for located in same if located.row is not visible]
-            in_reader(lambda: self._rewrite(read, [*heads, *others], ()))
+            self._written(lambda: self._rewrite(read, [*heads, *others], ()))
+
+    def _written(self, write: Callable[[], _Landed]) -> _Landed:
+        """Write a change, and again with freed space if the disk was full: then the change is not there."""
+        count = 1
+        while True:
+            try:
+                return in_reader(write)
+            except StorageFullError:
+                if not self.table.free_ballast(count):
+                    raise
+                count *= 2  # a commit is several files
 
     def back_off(self, attempt: int) -> None:
         time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))
@@ -445,8 +473,15 @@ class LanceManifest:
             # Writing borrows the object from Lance's side, and other threads read from the shared one.
             own = dataset.checkout_version(read.version)
             written = write_fragments(rows, own, mode="append")
-            operation = _build(own, removed, by_fragment, written)
-        landed = self._commit(own, Transaction(read.version, operation, uuid=new_nonce()))
+        token = new_nonce()
+        try:
+            with manifest_errors(self.options):
+                operation = _build(own, removed, by_fragment, written)
+            landed = self._commit(own, Transaction(read.version, operation, uuid=token))
+        except StorageFullError:
+            # The next attempt needs the space.
+            self.table.discard(written, f"{read.version}-{token}.txn")
+            raise
         self._files.note(written, rows)
         for left in operation.updated_fragments:
             file = read.small_file(left.id)

@@ -1,0 +1,199 @@
+"""A full disk can be emptied: drop, undrop and purge go through, and creates do not use what that needs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from tests.support.modes import MODES
+from tests.support.mounts import fill, small_disk
+from tests.support.roots import LocalPlace, create, deregister, drop, local_place, names
+
+from relance import DirectoryNamespace, Exists, SoftDeleted
+from relance.errors import StorageFullError
+
+BALLAST = ".relance-local/ballast"
+WHOLE = [32 * 1024] * 32
+TABLES = ("a", "b", "c", "d")
+
+
+def ballast(place: LocalPlace) -> list[int]:
+    """Return the allocated bytes of each file of the ballast."""
+    folder = place.folder / BALLAST
+    return [file.stat().st_blocks * 512 for file in sorted(folder.iterdir())] if folder.is_dir() else []
+
+
+def empty_by_verbs(catalog: DirectoryNamespace) -> None:
+    """Drop, undrop, deregister and purge on a full disk."""
+    with pytest.raises(StorageFullError, match="the disk is full: drop and purge tables"):
+        create(catalog, "new")
+    drop(catalog, "b")
+    assert isinstance(catalog.undrop_table(["b"]), Exists)
+    drop(catalog, "b")
+    assert isinstance(catalog.undrop_table(["a"]), Exists)
+    deregister(catalog, "c")
+    assert catalog.purge_table(["b"], force=True).error is None
+    catalog.drop_table({"id": ["d"], "context": {"purge": "true"}})
+    assert isinstance(catalog.table_status(["a"]), Exists)
+    assert names(catalog) == ["a"]
+    assert catalog.list_dropped_tables() == []
+
+
+def four_tables(catalog: DirectoryNamespace) -> None:
+    """Make four tables, the first one dropped, each larger than what the verbs write."""
+    rows = pa.table({"text": [os.urandom(1000) for _ in range(300)]})
+    for name in TABLES:
+        lance.write_dataset(rows, namespace_client=catalog, table_id=[name], mode="create")
+    drop(catalog, "a")
+
+
+@pytest.fixture(params=MODES)
+def full(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalPlace]:
+    """A root with four tables on a disk without a free byte."""
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        place = local_place(disk / "lake", MODES[request.param])
+        four_tables(place.open())
+        fill(disk)
+        yield place
+
+
+def test_full_disk_is_emptied(full: LocalPlace) -> None:
+    kept = len(ballast(full))
+    empty_by_verbs(full.open())
+    create(full.open(), "new")
+    assert len(ballast(full)) >= kept - 12, "little of it was needed"
+
+
+def test_many_drops_on_a_full_disk_go_through_and_can_be_undone(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        catalog = local_place(disk / "lake", MODES["V2"]).open()
+        tables = [f"t{number}" for number in range(10)]
+        for name in tables:
+            create(catalog, name)
+        fill(disk)
+        for name in tables:
+            drop(catalog, name)
+        for name in tables:
+            assert isinstance(catalog.undrop_table([name]), Exists)
+
+
+def test_create_leaves_the_ballast_alone(full: LocalPlace) -> None:
+    catalog, before = full.open(), ballast(full)
+    for number in range(3):
+        with pytest.raises(StorageFullError):
+            create(catalog, f"new{number}")
+    assert ballast(full) == before == WHOLE
+
+
+def test_ballast_comes_back_when_there_is_space(full: LocalPlace) -> None:
+    catalog = full.open()
+    drop(catalog, "b")
+    assert len(ballast(full)) < len(WHOLE)
+    (full.folder.parent / "filler").unlink()
+    assert catalog.purge_table(["b"], force=True).error is None
+    assert ballast(full) == WHOLE
+
+
+def test_disk_without_inodes_is_emptied(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "64m,nr_inodes=400") as disk:
+        place = local_place(disk / "lake", MODES["compatibility"])
+        four_tables(place.open())
+        taken = disk / "taken"
+        taken.mkdir()
+        with pytest.raises(OSError, match="No space left"):  # noqa: PT012  # one of them fails
+            for number in range(1000):
+                (taken / str(number)).touch()
+        catalog = place.open()
+        for name in ("b", "c", "d"):
+            drop(catalog, name)
+            assert catalog.purge_table([name], force=True).error is None
+        shutil.rmtree(taken)
+        create(catalog, "new")
+        assert names(catalog) == ["new"]
+
+
+def test_small_disk_is_not_filled_by_the_ballast(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        place = local_place(disk / "lake", MODES["V1"])
+        create(place.open(), "t")
+        left = os.statvfs(disk)
+        assert left.f_bavail * left.f_frsize >= 1 << 20
+        assert 0 < len(ballast(place)) < len(WHOLE)
+
+
+def test_ballast_is_real_space_and_shown_to_nobody(tmp_path: Path) -> None:
+    place = local_place(tmp_path / "lake", MODES["compatibility"])
+    catalog = place.open()
+    create(catalog, "t")
+    assert ballast(place) == WHOLE
+    assert names(catalog) == ["t"]
+    assert catalog.scrub() == []
+
+
+def fill_up(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[], bool]:
+    """Let every file of ours need space that only a file of the ballast gives; return whether one is left."""
+    free = [0]
+    write, unlink = os.write, os.unlink
+
+    def written(descriptor: int, body: Any) -> int:
+        if free[0] < 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        free[0] -= 1
+        return write(descriptor, body)
+
+    def removed(path: Any, *, dir_fd: int | None = None) -> None:
+        unlink(path, dir_fd=dir_fd)
+        if dir_fd is not None and os.readlink(f"/proc/self/fd/{dir_fd}").endswith(BALLAST):
+            free[0] += 2
+
+    monkeypatch.setattr(os, "write", written)
+    monkeypatch.setattr(os, "unlink", removed)
+    return lambda: any((folder / BALLAST).iterdir())
+
+
+def test_injected_full_disk_lets_only_verbs_that_empty_it_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = local_place(tmp_path / "lake", MODES["V1"])
+    catalog = place.open()
+    four_tables(catalog)
+    with monkeypatch.context() as patches:
+        fill_up(patches, place.folder)
+        patches.setattr(os, "posix_fallocate", _full)
+        with pytest.raises(StorageFullError):
+            create(catalog, "b", mode="overwrite")
+        assert ballast(place) == WHOLE
+        drop(catalog, "b")
+        assert isinstance(catalog.table_status(["b"]), SoftDeleted)
+        assert isinstance(catalog.undrop_table(["b"]), Exists)
+        drop(catalog, "b")
+        assert catalog.purge_table(["b"], force=True).error is None
+        assert 0 < len(ballast(place)) < len(WHOLE)
+    create(catalog, "new")
+    assert ballast(place) == WHOLE
+
+
+def test_injected_full_disk_without_ballast_raises_an_error_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = local_place(tmp_path / "lake", MODES["V1"])
+    catalog = place.open()
+    create(catalog, "t")
+    for file in (place.folder / BALLAST).iterdir():
+        file.unlink()
+    fill_up(monkeypatch, place.folder)
+    monkeypatch.setattr(os, "posix_fallocate", _full)
+    with pytest.raises(StorageFullError, match="free space or inodes"):
+        drop(catalog, "t")
+    assert isinstance(catalog.table_status(["t"]), Exists)
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
