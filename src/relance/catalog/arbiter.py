@@ -350,10 +350,10 @@ def wait_for_holder(context: Context, name: str, marked: Marked) -> None:
 def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationError:
     """Return the error for a name that a purge has claimed."""
     control = marked.control
-    if marked.modified is None or control.lease is None:
+    if marked.modified is None:
         when = "later"
     else:
-        until = marked.modified + control.lease + context.timing.request_age + timedelta(seconds=60)
+        until = takeover_time(context, control, marked.modified)
         when = f"after {until.isoformat(timespec='seconds')} at the latest"
     return ConcurrentModificationError(
         f"table id '{name}' is locked by another client (purging it); retry {when}, when another purge "
@@ -699,6 +699,10 @@ def is_dead(context: Context, control: Control, modified: datetime | None) -> bo
     """Tell whether nothing that a purge sent under its claim can still take effect."""
     if control.stopped or modified is None:
         return control.stopped
+    return context.store_now() > takeover_time(context, control, modified)
+
+
+def takeover_time(context: Context, control: Control, claimed: datetime) -> datetime:
+    """Return when another purge can take over a claim whose holder has died."""
     lease = control.lease if control.lease is not None else context.timing.lease
-    wait = lease + context.timing.request_age + MARGIN
-    return context.store_now() > modified + wait
+    return claimed + lease + context.timing.request_age + MARGIN

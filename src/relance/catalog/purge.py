@@ -35,6 +35,7 @@ from relance.catalog.arbiter import (
     swap_files,
     swap_row,
     sync_many,
+    takeover_time,
     tidy,
     version_rows,
 )
@@ -44,7 +45,6 @@ from relance.catalog.layout import (
     ManifestFile,
     NameSnapshot,
     inspect_name,
-    list_manifests,
     list_root,
     read_control,
 )
@@ -61,13 +61,13 @@ from relance.catalog.resolve import (
     generation_of_row,
     is_expired,
     look_for_dropped,
+    newest_write,
     not_found,
     period_end,
     require_directory,
     state_of_name,
 )
 from relance.catalog.states import (
-    MARGIN,
     Control,
     Marked,
     Situation,
@@ -79,6 +79,7 @@ from relance.catalog.states import (
     new_nonce,
     purged,
     purging,
+    returned,
     seconds,
     state_of,
 )
@@ -373,15 +374,15 @@ def _row_ready(context: Context, generation: Generation, *, force: bool) -> Read
         end_row_create(context, row)
         raise ConcurrentModificationError(f"table id '{generation.table_id}' was being created; retry")
     if control.state is State.PURGING:
-        claimed = from_seconds(control.since) if control.since is not None else None
-        if not is_dead(context, control, claimed):
-            raise busy(context, str(generation.table_id), Marked(control, _NO_VERSION, claimed))
+        claim = _claim_of(generation)
+        if not is_dead(context, control, claim.modified):
+            raise busy(context, generation.name, claim)
     if row.object_type != ObjectType.TABLE:
         if control.state is not State.PURGING and not force and not is_expired(context, generation):
             raise too_early(context, generation, None)
         return Ready(generation, (), None, keeps_files=True)
     directory = require_directory(row)
-    written = _newest_write(context, directory)
+    written = newest_write(context, generation)
     if control.state is not State.PURGING:
         if generation.dropped_at is None:
             generation = _start_period(context, generation)
@@ -395,12 +396,6 @@ def _row_ready(context: Context, generation: Generation, *, force: bool) -> Read
 
 
 _NO_VERSION = Version("")
-
-
-def _newest_write(context: Context, directory: str) -> datetime | None:
-    files = list_manifests(context.storage, directory, None)
-    times = [file.info.modified for file in files if file.info.modified is not None]
-    return context.clock.at_store(max(times)) if times else None
 
 
 def _start_period(context: Context, generation: Generation) -> Generation:
@@ -578,13 +573,7 @@ def _release_one(context: Context, table: _Held) -> None:
         if table.deleting or not table.ready.is_fresh:
             claim.swap(replace(control, nonce=new_nonce(), stopped=True))
         else:
-            claim.swap(_given_back(control))
-
-
-def _given_back(control: Control) -> Control:
-    """Return what a purge's claim was taken from, as a new body."""
-    assert control.before is not None  # a claim says what it was taken from
-    return replace(control.before, nonce=new_nonce(), fence=None)  # a purge waits until the fence is down
+            claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
 
 
 def _purge_held(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -> None:
@@ -617,7 +606,7 @@ def _look_again(context: Context, table: _Held) -> None:
                 )
             )
         elif fresh and younger and still_there:
-            claim.swap(_given_back(control))
+            claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
             table.fail(
                 ConcurrentModificationError(
                     f"table id '{claim.name}' was written to by another client; nothing was purged"
@@ -867,8 +856,7 @@ def _finish_row(context: Context, table: _Held) -> None:
             table.result = table.done.result()
             return
     if row.object_type == ObjectType.TABLE:
-        directory = require_directory(row)
-        written = _newest_write(context, directory)
+        written = newest_write(context, ready.generation)
         late = written is not None and (ready.upto is None or seconds(written) > ready.upto)
         if late and not ready.keeps_files:
             raise ConcurrentModificationError(
@@ -1006,9 +994,7 @@ def is_due(context: Context, generation: Generation) -> bool:
     """Tell whether a purge of all tables looks at this one: it may have expired, or a purge of it died."""
     control = generation.control
     if control.state is State.PURGING:
-        marked = generation.home.marked if generation.home is not None else None
-        claimed = from_seconds(control.since) if control.since is not None else None
-        return is_dead(context, control, marked.modified if marked is not None else claimed)
+        return is_dead(context, control, _claim_of(generation).modified)
     if control.state is State.REVIVING:
         return True  # if its create does not go on
     if generation.dropped_at is None:
@@ -1018,11 +1004,10 @@ def is_due(context: Context, generation: Generation) -> bool:
 
 def claimed_for(context: Context, generation: Generation) -> timedelta:
     """Return how long another purge has to wait until it can take over the claim on a dropped table."""
-    control, claimed = generation.control, _claimed(generation).modified
+    control, claimed = generation.control, _claim_of(generation).modified
     if control.state is not State.PURGING or control.stopped or claimed is None:
         return timedelta(0)
-    lease = control.lease if control.lease is not None else context.timing.lease
-    return claimed + lease + context.timing.request_age + MARGIN - context.store_now()
+    return takeover_time(context, control, claimed) - context.store_now()
 
 
 def purge_tables(
@@ -1054,7 +1039,7 @@ def purge_tables(
         except RelanceError as error:
             results.append(PurgeResult(tuple(table_id.parts), error=error, dry_run=dry_run))
     if deleted_before is not None:
-        chosen = [each for each in chosen if _dropped_before(each, deleted_before)]
+        chosen = [each for each in chosen if dropped_before(each, deleted_before)]
     if dry_run:
         results += [would_purge(context, each, options) for each in chosen]
     else:
@@ -1071,7 +1056,8 @@ def purge_tables(
     return results
 
 
-def _dropped_before(generation: Generation, moment: datetime) -> bool:
+def dropped_before(generation: Generation, moment: datetime) -> bool:
+    """Tell whether a table was dropped before a moment, by the store's clock if that is known."""
     at = generation.dropped_at or generation.control.deleted_at
     return at is not None and at < moment
 
@@ -1113,10 +1099,10 @@ def would_purge(context: Context, generation: Generation, options: PurgeOptions)
     parts = tuple(generation.table_id.parts)
     control = generation.control
     try:
-        written = _newest_write(context, generation.directory)
+        written = newest_write(context, generation)
         if control.state is State.PURGING:
             if not is_due(context, generation):
-                raise busy(context, str(generation.table_id), _claimed(generation))
+                raise busy(context, generation.name, _claim_of(generation))
         elif not options.force and not is_expired(context, generation, written):
             raise too_early(context, generation, written)
         if generation.row is None:
@@ -1129,7 +1115,8 @@ def would_purge(context: Context, generation: Generation, options: PurgeOptions)
     return PurgeResult(parts, len(infos), sum(info.size for info in infos), dry_run=True)
 
 
-def _claimed(generation: Generation) -> Marked:
+def _claim_of(generation: Generation) -> Marked:
+    """Return the arbiter of a generation that a purge has claimed, with the time of the claim."""
     if generation.home is not None and generation.home.marked is not None:
         return generation.home.marked
     control = generation.control
@@ -1148,10 +1135,10 @@ def list_purgable(context: Context, deleted_before: datetime | None) -> list[Gen
     for generation in all_generations(context):
         if generation.control.state is not State.DELETED or not is_expired(context, generation):
             continue
-        if deleted_before is not None and not _dropped_before(generation, deleted_before):
+        if deleted_before is not None and not dropped_before(generation, deleted_before):
             continue
         with suppress(TableNotFoundError):  # its row leads nowhere: scrub() reports it
-            if is_expired(context, generation, _newest_write(context, generation.directory)):
+            if is_expired(context, generation, newest_write(context, generation)):
                 due.append(generation)
     return due
 
@@ -1168,7 +1155,7 @@ def _purge_namespaces(context: Context, deleted_before: datetime | None, options
             if control is None:
                 continue
             generation = generation_of_row(row, control)
-            if deleted_before is not None and not _dropped_before(generation, deleted_before):
+            if deleted_before is not None and not dropped_before(generation, deleted_before):
                 continue
             _purge_row(context, make_ready(context, generation, force=False), options)
 

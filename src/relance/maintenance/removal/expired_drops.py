@@ -13,6 +13,7 @@ from relance.catalog.purge import (
     PurgeOptions,
     PurgeResult,
     Ready,
+    dropped_before,
     dropped_generations,
     is_due,
     make_ready,
@@ -98,9 +99,7 @@ class PurgeDropped:
         return done
 
     def _is_old(self, generation: Generation) -> bool:
-        before = self.deleted_before
-        at = generation.dropped_at or generation.control.deleted_at
-        return before is None or (at is not None and at < before)
+        return self.deleted_before is None or dropped_before(generation, self.deleted_before)
 
     def _is_due(self, context: Context, generation: Generation) -> bool:
         due = is_due(context, generation) and self._is_old(generation)
