@@ -741,6 +741,7 @@ def _empty(storage: ObjectStorage, tables: Sequence[_Held]) -> set[str]:
 
 
 def _delete_rest(context: Context, table: _Held) -> None:
+    table.deleting = True
     try:
         delete_directory(context, table)
     except RelanceError as error:
@@ -758,7 +759,6 @@ def delete_directory(context: Context, table: _Held) -> None:
         ConcurrentModificationError: the lease ended, or another client took the claim over.
     """
     storage, directory = context.storage, table.directory
-    table.deleting = True
     for _ in range(_ROUNDS):
         # Manifests first, while the lease is fresh: their names come again in a later table.
         children = storage.list_level(directory).directories
@@ -862,6 +862,7 @@ def _finish_row(context: Context, table: _Held) -> None:
             raise ConcurrentModificationError(
                 f"table id '{claim.name}' was written to by another client; nothing was purged"
             )
+        table.deleting = True
         delete_directory(context, table)
         if table.result is not None:
             return  # some files remain
