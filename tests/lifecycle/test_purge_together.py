@@ -22,11 +22,7 @@ from relance.catalog.purge import (
     PurgeOptions,
     PurgeProgress,
     PurgeResult,
-    dropped_generations,
-    finish_shared,
-    hold_shared,
     purge_tables,
-    share_purge,
 )
 from relance.catalog.resolve import Exists
 from relance.catalog.states import Control, Marked, Situation, State, state_of
@@ -382,16 +378,3 @@ def test_interrupted_purge_gives_a_strict_drop_back_as_strict(mode: str) -> None
     with substituted("purge.delete_listed", _die), pytest.raises(_DeathError):
         _purge(store, clock, mode, TABLE_ID)
     assert inspect_name(context_on(store, clock, mode), TABLE).situation is Situation.DROPPED
-
-
-def test_interrupt_where_a_shared_purge_ends_keeps_nobody_waiting(mode: str) -> None:
-    store = _Interrupted("shared")
-    _, clock = _two_dropped("shared", mode, store)
-    context = context_on(store, clock, mode)
-    (generation,) = dropped_generations(context, TABLE_ID, None)
-    shared = share_purge(context, generation, token="run", force=True)
-    hold_shared(context, shared)
-    store.replacements = 1
-    with pytest.raises(KeyboardInterrupt):
-        finish_shared(context, shared, BY_FORCE)
-    assert [result.purged for result in _purge(store, clock, mode, TABLE_ID)] == [True]

@@ -53,7 +53,7 @@ from relance.maintenance import (
 from relance.maintenance.execute import Run
 from relance.maintenance.layout.compaction import CompactPlan
 from relance.maintenance.layout.index_refresh import RefreshPlan
-from relance.maintenance.removal.expired_drops import PurgedInTasks
+from relance.maintenance.removal.expired_drops import PurgePlan
 from relance.maintenance.removal.old_versions import CleanedByLance, CleanedInTasks
 from relance.maintenance.removal.orphans import OrphanPlan
 from relance.maintenance.rows.row_commit import RewritePlan
@@ -124,7 +124,7 @@ def _time_between_tasks_and_commit(monkeypatch: pytest.MonkeyPatch) -> None:
         RefreshPlan,
         CleanedByLance,
         CleanedInTasks,
-        PurgedInTasks,
+        PurgePlan,
         OrphanPlan,
     ):
         real = original("plan.finish", on=kind)
@@ -146,7 +146,7 @@ def _purge(place: Place, history: History, number: int) -> None:
     create(place.open(), name)
     place.open().drop_table({"id": [name], "context": {"ttl_ms": "1"}})
     time.sleep(0.05)
-    job = PurgeDropped(giant_files=0 if number % 2 else 20_000)
+    job = PurgeDropped()
     due = job.targets(task_context(place))
     assert due == [(name,)]
     _run(place, job, number, *due)
@@ -243,7 +243,7 @@ def test_concurrent_purges_remove_every_expired_table(tmp_path: Path) -> None:
         create(place.open(), table[0])
         place.open().drop_table({"id": list(table), "context": {"ttl_ms": "1"}})
     time.sleep(0.05)
-    jobs = [PurgeDropped(giant_files=0 if number % 2 else 20_000) for number in range(4)]
+    jobs = [PurgeDropped() for number in range(4)]
     with ThreadPoolExecutor(4) as pool:
         storm = [pool.submit(_run, place, job, number, *gone) for number, job in enumerate(jobs)]
         failures = [each.exception() for each in storm]

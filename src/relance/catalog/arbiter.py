@@ -355,10 +355,10 @@ def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationE
             f"table id '{name}' is locked by a purge that was interrupted; run purge on it again, which "
             "works at once, then retry"
         )
-    if marked.modified is None or control.lease is None:
+    if marked.modified is None:
         when = "later"
     else:
-        until = marked.modified + control.lease + context.timing.request_age + timedelta(seconds=60)
+        until = takeover_time(context, control, marked.modified)
         when = f"after {until.isoformat(timespec='seconds')} at the latest"
     return ConcurrentModificationError(
         f"table id '{name}' is locked by another client (purging it); retry {when}, when another purge "
@@ -706,6 +706,10 @@ def is_dead(context: Context, control: Control, modified: datetime | None) -> bo
     """Tell whether nothing that a purge sent under its claim can still take effect."""
     if control.stopped or modified is None:
         return control.stopped
+    return context.store_now() > takeover_time(context, control, modified)
+
+
+def takeover_time(context: Context, control: Control, claimed: datetime) -> datetime:
+    """Return when another purge can take over a claim whose holder has died."""
     lease = control.lease if control.lease is not None else context.timing.lease
-    wait = lease + context.timing.request_age + MARGIN
-    return context.store_now() > modified + wait
+    return claimed + lease + context.timing.request_age + MARGIN

@@ -7,13 +7,14 @@ so every race of a copy with a writer ends with two complete tables at worst.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from relance.catalog.arbiter import SwapLostError, home_rows, is_same
 from relance.catalog.context import Context
 from relance.catalog.layout import read_control, version_of
 from relance.catalog.manifest.row import ObjectType, Row
-from relance.catalog.resolve import Generation, insert_row, new_directory
+from relance.catalog.resolve import Generation, insert_row, new_directory, remove_unknown
 from relance.errors import KeyNotFoundError, OutcomeUnknownError, RelanceError
 from relance.identifiers import TableId
 from relance.locations import DEREGISTERED_FILE, RESERVED_FILE, VERSION_HINT, VERSIONS_DIRECTORY
@@ -126,12 +127,7 @@ def _home_row(context: Context, generation: Generation) -> Row:
 
 def remove_copy(context: Context, directory: str) -> None:
     """Remove a copy that no row leads to; one to which a row might lead stays."""
-    try:
+    with suppress(RelanceError):  # it is an orphan for upkeep
         snapshot = context.latest()
-        if snapshot is None or snapshot.sharing([directory]):
-            return
-        for _ in context.storage.delete_below(directory, before_batch=lambda: None, largest_batch=1000):
-            pass
-        context.storage.prune(directory)
-    except RelanceError:
-        return  # it is an orphan for upkeep
+        if snapshot is not None and not snapshot.sharing([directory]):
+            remove_unknown(context, directory)

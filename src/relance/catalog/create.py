@@ -55,6 +55,7 @@ from relance.catalog.resolve import (
     generation_of_row,
     insert_row,
     new_directory,
+    remove_unknown,
     require_directory,
     require_namespace,
     taken,
@@ -810,14 +811,6 @@ def _create_elsewhere(context: Context, new: NewTable) -> Created:
             remove_unknown(context, directory)
         raise
     return Created(directory, 1, new.properties)
-
-
-def remove_unknown(context: Context, directory: str) -> None:
-    """Remove a directory that this call made and no row leads to; what stays is an orphan for upkeep."""
-    with suppress(RelanceError):
-        for _ in context.storage.delete_below(directory, before_batch=lambda: None, largest_batch=1000):
-            pass
-        context.storage.prune(directory)
 
 
 def _write_first(context: Context, new: NewTable, directory: str) -> None:

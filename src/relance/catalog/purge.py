@@ -32,10 +32,10 @@ from relance.catalog.arbiter import (
     move_row,
     needs_adoption,
     settle,
-    swap_file,
     swap_files,
     swap_row,
     sync_many,
+    takeover_time,
     tidy,
     version_rows,
 )
@@ -46,7 +46,6 @@ from relance.catalog.layout import (
     ManifestFile,
     NameSnapshot,
     inspect_name,
-    list_manifests,
     list_root,
     read_control,
 )
@@ -63,13 +62,13 @@ from relance.catalog.resolve import (
     generation_of_row,
     is_expired,
     look_for_dropped,
+    newest_write,
     not_found,
     period_end,
     require_directory,
     state_of_name,
 )
 from relance.catalog.states import (
-    MARGIN,
     Control,
     Marked,
     Situation,
@@ -81,6 +80,7 @@ from relance.catalog.states import (
     new_nonce,
     purged,
     purging,
+    returned,
     seconds,
     state_of,
 )
@@ -158,34 +158,13 @@ class PurgeResult:
         return self.error is None and not self.dry_run
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """What a look into the directory of a table showed."""
-
-    files: tuple[ObjectInfo, ...] | None
-    """All of them; None when they are too many to be remembered."""
-    count: int
-    """How many there are, or that many were seen before the look was given up."""
-
-    @property
-    def bytes(self) -> int:
-        return sum(info.size for info in self.files or ())
+def look_inside(storage: ObjectStorage, directory: str) -> tuple[ObjectInfo, ...] | None:
+    """Return the files of a table; None when they are too many to be remembered."""
+    files = tuple(islice(storage.list_recursive(directory), REMEMBERED + 1))
+    return files if len(files) <= REMEMBERED else None
 
 
-def look_inside(storage: ObjectStorage, directory: str, *, count_to: int = REMEMBERED) -> Inside:
-    """List the files of a table, until there are more than `count_to` and more than can be remembered."""
-    files: list[ObjectInfo] = []
-    count = 0
-    for info in storage.list_recursive(directory):
-        count += 1
-        if count <= REMEMBERED:
-            files.append(info)
-        elif count > count_to:
-            break
-    return Inside(tuple(files) if count <= REMEMBERED else None, count)
-
-
-def is_never_named_twice(directory: str, key: str) -> bool:
+def _is_never_named_twice(directory: str, key: str) -> bool:
     """Tell whether a file of a table has a name that no later table can have."""
     return key[len(directory) + 1 :].partition("/")[0] in UNIQUE_NAMES
 
@@ -225,7 +204,8 @@ class Ready:
     """A dropped table that may be purged: its arbiter as it was read, and what was listed after that."""
 
     generation: Generation
-    inside: Inside
+    files: tuple[ObjectInfo, ...] | None
+    """All files in its directory; None when they are too many to be remembered."""
     upto: int | None
     """When the newest version was written, in seconds: nothing younger is deleted."""
     keeps_files: bool = False
@@ -257,7 +237,6 @@ def make_ready(
     *,
     force: bool,
     snapshot: Snapshot | None = None,
-    count_to: int = REMEMBERED,
 ) -> Ready:
     """Look whether a dropped table may be purged now, and what it holds.
 
@@ -270,7 +249,7 @@ def make_ready(
         UnsupportedOperationError: the store does not honour conditions.
     """
     if generation.row is not None:
-        return _row_ready(context, generation, force=force, count_to=count_to)
+        return _row_ready(context, generation, force=force)
     require_replace(context.storage, to_do="purging")
     name = generation.table_id.name
     snapshot = context.latest(writing=True) if snapshot is None else snapshot
@@ -281,7 +260,7 @@ def make_ready(
         if home is None:
             home = inspect_name(context, name, bodies=Bodies.ALL, versions=True)
         if _settle(context, home):
-            return _home_ready(context, home, snapshot, force=force, count_to=count_to)
+            return _home_ready(context, home, snapshot, force=force)
         home = None
     raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
 
@@ -296,9 +275,7 @@ def _settle(context: Context, home: NameSnapshot) -> bool:
     return settle(context, home)
 
 
-def _home_ready(
-    context: Context, home: NameSnapshot, snapshot: Snapshot | None, *, force: bool, count_to: int
-) -> Ready:
+def _home_ready(context: Context, home: NameSnapshot, snapshot: Snapshot | None, *, force: bool) -> Ready:
     table_id, marked = TableId((), home.name), home.marked
     if home.situation is Situation.VISIBLE:
         if home.marker is not None and state_of(marked) is not State.WRITING:
@@ -325,28 +302,30 @@ def _home_ready(
                 f"progress: purge it after {until}"
             )
         _refuse_shared(context, snapshot, home.directory, table_id)
-    inside = look_inside(context.storage, home.directory, count_to=count_to)
-    return Ready(generation, inside, _upto(context, marked, home.directory, written, inside))
+    files = look_inside(context.storage, home.directory)
+    return Ready(generation, files, _upto(context, marked, home.directory, written, files))
 
 
 def _upto(
-    context: Context, marked: Marked, directory: str, written: datetime | None, inside: Inside
+    context: Context,
+    marked: Marked,
+    directory: str,
+    written: datetime | None,
+    files: tuple[ObjectInfo, ...] | None,
 ) -> int | None:
     if marked.state is State.PURGING:
         return marked.control.upto
     if written is not None:
-        return seconds(max(written, _hint_written(context, directory, inside) or written))
-    times = [
-        context.clock.at_store(info.modified) for info in inside.files or () if info.modified is not None
-    ]
+        return seconds(max(written, _hint_written(context, directory, files) or written))
+    times = [context.clock.at_store(info.modified) for info in files or () if info.modified is not None]
     return seconds(max(times)) if times else seconds(context.store_now())
 
 
-def _hint_written(context: Context, directory: str, inside: Inside) -> datetime | None:
+def _hint_written(context: Context, directory: str, files: tuple[ObjectInfo, ...] | None) -> datetime | None:
     """Return when Lance noted the newest version in its hint, which it does right after writing that."""
     key = f"{directory}/{VERSIONS_DIRECTORY}/{VERSION_HINT}"
-    if inside.files is not None:
-        modified = next((info.modified for info in inside.files if info.key == key), None)
+    if files is not None:
+        modified = next((info.modified for info in files if info.key == key), None)
     else:
         try:
             modified = context.storage.head(key).modified
@@ -408,7 +387,7 @@ def _also_used(object_id: str, directory: str, other: Row) -> InvalidTableStateE
     )
 
 
-def _row_ready(context: Context, generation: Generation, *, force: bool, count_to: int) -> Ready:
+def _row_ready(context: Context, generation: Generation, *, force: bool) -> Ready:
     row = generation.row
     assert row is not None  # the caller looked
     control = generation.control
@@ -416,15 +395,15 @@ def _row_ready(context: Context, generation: Generation, *, force: bool, count_t
         end_row_create(context, row)
         raise ConcurrentModificationError(f"table id '{generation.table_id}' was being created; retry")
     if control.state is State.PURGING:
-        claimed = from_seconds(control.since) if control.since is not None else None
-        if not is_dead(context, control, claimed):
-            raise busy(context, str(generation.table_id), Marked(control, _NO_VERSION, claimed))
+        claim = _claim_of(generation)
+        if not is_dead(context, control, claim.modified):
+            raise busy(context, generation.name, claim)
     if row.object_type != ObjectType.TABLE:
         if control.state is not State.PURGING and not force and not is_expired(context, generation):
             raise too_early(context, generation, None)
-        return Ready(generation, Inside((), 0), None, keeps_files=True)
+        return Ready(generation, (), None, keeps_files=True)
     directory = require_directory(row)
-    written = _newest_write(context, directory)
+    written = newest_write(context, generation)
     if control.state is not State.PURGING:
         if generation.dropped_at is None:
             generation = _start_period(context, generation)
@@ -432,18 +411,12 @@ def _row_ready(context: Context, generation: Generation, *, force: bool, count_t
             raise too_early(context, generation, written)
     snapshot = context.require_manifest(to_do="purging").latest()
     if is_shared(context, snapshot, row):
-        return Ready(generation, Inside((), 0), None, keeps_files=True)
-    inside = look_inside(context.storage, directory, count_to=count_to)
-    return Ready(generation, inside, None if written is None else seconds(written))
+        return Ready(generation, (), None, keeps_files=True)
+    files = look_inside(context.storage, directory)
+    return Ready(generation, files, None if written is None else seconds(written))
 
 
 _NO_VERSION = Version("")
-
-
-def _newest_write(context: Context, directory: str) -> datetime | None:
-    files = list_manifests(context.storage, directory, None)
-    times = [file.info.modified for file in files if file.info.modified is not None]
-    return context.clock.at_store(max(times)) if times else None
 
 
 def _start_period(context: Context, generation: Generation) -> Generation:
@@ -491,6 +464,8 @@ class _Held:
     done: Progress
     deleting: bool = False
     """Something may have been deleted."""
+    harmless: bool = False
+    """The delete under way is of names that never come again: it may be carried out at any later time."""
     result: PurgeResult | None = None
     """Set once it is over."""
 
@@ -501,15 +476,15 @@ class _Held:
     @property
     def is_listed(self) -> bool:
         """Whether its files are known, and may all be deleted at once."""
-        return self.ready.inside.files is not None and not self.done.options.rate_limit
+        return self.ready.files is not None and not self.done.options.rate_limit
 
     @property
     def can_be_released(self) -> bool:
-        """Whether the purge failed while nothing that it sent can still take effect."""
+        """Whether the purge failed while nothing that it sent can still hit a later table."""
         error = None if self.result is None else self.result.error
         if error is None or isinstance(error, SwapLostError):
             return False  # it is over, or another client has the claim
-        return not (self.deleting and isinstance(error, ServiceUnavailableError))
+        return self.harmless or not (self.deleting and isinstance(error, ServiceUnavailableError))
 
     def fail(self, error: RelanceError, left: tuple[str, ...] = ()) -> None:
         self.result = self.done.result(left=left, error=error)
@@ -535,11 +510,16 @@ class _Held:
         return info.modified is not None and seconds(context.clock.at_store(info.modified)) <= upto
 
 
+@emptying()
 def purge_ready(context: Context, ready: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
-    """Claim tables and delete their files; failures are part of the results, which are in their order."""
+    """Claim tables and delete their files; failures are part of the results, which are in their order.
+
+    Tables of many files go last, so that small ones do not wait for them.
+    """
     results: dict[int, PurgeResult] = {}
     at_home = [number for number, table in enumerate(ready) if table.generation.row is None]
     by_row = [number for number, table in enumerate(ready) if table.generation.row is not None]
+    by_row.sort(key=lambda number: ready[number].files is None)
     purged_rows = map_at_once(
         context.storage, lambda number: _purge_row(context, ready[number], options), by_row
     )
@@ -551,21 +531,23 @@ def purge_ready(context: Context, ready: Sequence[Ready], options: PurgeOptions)
 
 
 def _groups(ready: Sequence[Ready], numbers: Sequence[int], options: PurgeOptions) -> Iterator[list[int]]:
-    """Yield the numbers of tables to purge together; one of many files, or with a rate, goes alone."""
+    """Yield the numbers of tables to purge together; those of many files, or all with a rate, go alone."""
     group: list[int] = []
-    files = 0
+    alone: list[int] = []
+    count = 0
     for number in numbers:
-        inside = ready[number].inside
-        if inside.files is None or options.rate_limit is not None:
-            yield [number]
+        files = ready[number].files
+        if files is None or options.rate_limit is not None:
+            alone.append(number)
             continue
-        if len(group) == MOST_TABLES or files + inside.count > LARGEST_BATCH:
+        if len(group) == MOST_TABLES or count + len(files) > LARGEST_BATCH:
             yield group
-            group, files = [], 0
+            group, count = [], 0
         group.append(number)
-        files += inside.count
+        count += len(files)
     if group:
         yield group
+    yield from ([number] for number in alone)
 
 
 def _purge_group(context: Context, group: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
@@ -624,13 +606,7 @@ def _release_one(context: Context, table: _Held) -> None:
         if table.deleting or not table.ready.is_fresh:
             claim.swap(replace(control, nonce=new_nonce(), stopped=True))
         else:
-            claim.swap(_given_back(control))
-
-
-def _given_back(control: Control) -> Control:
-    """Return what a purge's claim was taken from, as a new body."""
-    assert control.before is not None  # a claim says what it was taken from
-    return replace(control.before, nonce=new_nonce(), fence=None)  # a purge waits until the fence is down
+            claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
 
 
 def _purge_held(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -> None:
@@ -663,7 +639,7 @@ def _look_again(context: Context, table: _Held) -> None:
                 )
             )
         elif fresh and younger and still_there:
-            claim.swap(_given_back(control))
+            claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
             table.fail(
                 ConcurrentModificationError(
                     f"table id '{claim.name}' was written to by another client; nothing was purged"
@@ -716,8 +692,9 @@ def _take_away(context: Context, tables: Sequence[_Held]) -> None:
             return
         for directory in gone:
             table = left.pop(directory)
-            table.done.add(Deleted(table.ready.inside.count, table.ready.inside.bytes))
-            table.ready = replace(table.ready, inside=Inside((), 0))
+            files = table.ready.files or ()
+            table.done.add(Deleted(len(files), sum(info.size for info in files)))
+            table.ready = replace(table.ready, files=())
 
 
 def _delete_listed(context: Context, tables: Sequence[_Held]) -> None:
@@ -741,7 +718,7 @@ def _delete_listed(context: Context, tables: Sequence[_Held]) -> None:
                     table.fail(error)
             return
     for table in _going_on(tables):
-        infos = [info for info in table.ready.inside.files or () if table.is_doomed(context, info)]
+        infos = [info for info in table.ready.files or () if table.is_doomed(context, info)]
         table.done.add(Deleted(len(infos), sum(info.size for info in infos)))
 
 
@@ -749,8 +726,8 @@ def _doomed(context: Context, table: _Held, *, comes_again: bool) -> list[str]:
     versions = f"{table.directory}/{VERSIONS_DIRECTORY}/"
     keys = [
         info.key
-        for info in table.ready.inside.files or ()
-        if is_never_named_twice(table.directory, info.key) is not comes_again
+        for info in table.ready.files or ()
+        if _is_never_named_twice(table.directory, info.key) is not comes_again
         and table.is_doomed(context, info)
     ]
     # In order of their names the newest version comes first.
@@ -812,60 +789,46 @@ def _empty(storage: ObjectStorage, tables: Sequence[_Held]) -> set[str]:
 
 
 def _delete_rest(context: Context, table: _Held) -> None:
+    table.deleting = True
     try:
-        table.deleting = True
-        left = delete_directory(
-            context,
-            table.directory,
-            before_batch=table.claim.ensure,
-            done=table.done,
-            is_doomed=lambda info: table.is_doomed(context, info),
-        )
+        delete_directory(context, table)
     except RelanceError as error:
         table.fail(error)
-        return
-    if left:
-        table.fail(_incomplete(table.claim.name, left), left)
-
-
-def _incomplete(name: str, left: Sequence[str]) -> InvalidTableStateError:
-    return InvalidTableStateError(
-        f"purge of table id '{name}' is incomplete: {len(left)} files remain. Run purge again"
-    )
 
 
 def _going_on(tables: Sequence[_Held]) -> list[_Held]:
     return [table for table in tables if table.result is None]
 
 
-def delete_directory(
-    context: Context,
-    directory: str,
-    *,
-    before_batch: Callable[[], None],
-    done: Progress,
-    is_doomed: Callable[[ObjectInfo], bool] = lambda info: True,
-) -> tuple[str, ...]:
-    """Delete the files of a table that are doomed, and list again until none is there. Returns what is left.
+def delete_directory(context: Context, table: _Held) -> None:
+    """Delete the doomed files of a table, and list again until none is there; it fails if some remain.
 
-    `before_batch` is called before each batch and stops the rest by raising.
+    Raises:
+        ConcurrentModificationError: the lease ended, or another client took the claim over.
     """
-    storage = context.storage
+    storage, directory = context.storage, table.directory
     for _ in range(_ROUNDS):
         # Manifests first, while the lease is fresh: their names come again in a later table.
         children = storage.list_level(directory).directories
         first = [f"{directory}/{child}" for child in children if child not in UNIQUE_NAMES]
         for prefix in (*first, directory):
-            infos = (info for info in storage.list_recursive(prefix) if is_doomed(info))
-            while batch := list(islice(infos, done.largest_batch)):
-                before_batch()
+            infos = (info for info in storage.list_recursive(prefix) if table.is_doomed(context, info))
+            while batch := list(islice(infos, table.done.largest_batch)):
+                table.claim.ensure()
+                table.harmless = all(_is_never_named_twice(directory, info.key) for info in batch)
                 storage.delete_many(info.key for info in batch)
-                done.add(Deleted(len(batch), sum(info.size for info in batch)))
-        if not any(is_doomed(info) for info in storage.list_recursive(directory)):
+                table.harmless = False
+                table.done.add(Deleted(len(batch), sum(info.size for info in batch)))
+        if not any(table.is_doomed(context, info) for info in storage.list_recursive(directory)):
             storage.prune(directory)
-            return ()
-    left = (info.key for info in storage.list_recursive(directory) if is_doomed(info))
-    return tuple(islice((key for key in left if _is_there(storage, key)), _REPORTED))
+            return
+    doomed = (info.key for info in storage.list_recursive(directory) if table.is_doomed(context, info))
+    left = tuple(islice((key for key in doomed if _is_there(storage, key)), _REPORTED))
+    if left:
+        error = InvalidTableStateError(
+            f"purge of table id '{table.claim.name}' is incomplete: {len(left)} files remain. Run purge again"
+        )
+        table.fail(error, left)
 
 
 def _is_there(storage: ObjectStorage, key: str) -> bool:
@@ -897,8 +860,8 @@ def _purge_row(context: Context, ready: Ready, options: PurgeOptions) -> PurgeRe
     return table.ended
 
 
-def _row_claim(context: Context, generation: Generation, token: str | None = None) -> Claim:
-    """Return a purge's claim on a row, which is still to be written; without a token it gets its own."""
+def _row_claim(context: Context, generation: Generation) -> Claim:
+    """Return a purge's claim on a row, which is still to be written."""
     row = generation.row
     assert row is not None  # the caller looked
     lease, nonce = begin_lease(context), new_nonce()
@@ -908,7 +871,7 @@ def _row_claim(context: Context, generation: Generation, token: str | None = Non
         State.PURGING,
         nonce,
         id=control.id,
-        token=token or nonce,
+        token=nonce,
         lease=context.timing.lease,
         since=seconds(context.store_now()),
         before=before,
@@ -941,18 +904,16 @@ def _finish_row(context: Context, table: _Held) -> None:
             table.result = table.done.result()
             return
     if row.object_type == ObjectType.TABLE:
-        directory = require_directory(row)
-        written = _newest_write(context, directory)
+        written = newest_write(context, ready.generation)
         late = written is not None and (ready.upto is None or seconds(written) > ready.upto)
         if late and not ready.keeps_files:
             raise ConcurrentModificationError(
                 f"table id '{claim.name}' was written to by another client; nothing was purged"
             )
         table.deleting = True
-        left = delete_directory(context, directory, before_batch=claim.ensure, done=table.done)
-        if left:
-            table.fail(_incomplete(claim.name, left), left)
-            return
+        delete_directory(context, table)
+        if table.result is not None:
+            return  # some files remain
         claim.ensure()
     held = claim.row
     assert held is not None  # a row was claimed
@@ -1085,9 +1046,7 @@ def is_due(context: Context, generation: Generation) -> bool:
     """Tell whether a purge of all tables looks at this one: it may have expired, or a purge of it died."""
     control = generation.control
     if control.state is State.PURGING:
-        marked = generation.home.marked if generation.home is not None else None
-        claimed = from_seconds(control.since) if control.since is not None else None
-        return is_dead(context, control, marked.modified if marked is not None else claimed)
+        return is_dead(context, control, _claim_of(generation).modified)
     if control.state is State.REVIVING:
         return True  # if its create does not go on
     if generation.dropped_at is None:
@@ -1097,11 +1056,10 @@ def is_due(context: Context, generation: Generation) -> bool:
 
 def claimed_for(context: Context, generation: Generation) -> timedelta:
     """Return how long another purge has to wait until it can take over the claim on a dropped table."""
-    control, claimed = generation.control, _claimed(generation).modified
+    control, claimed = generation.control, _claim_of(generation).modified
     if control.state is not State.PURGING or control.stopped or claimed is None:
         return timedelta(0)
-    lease = control.lease if control.lease is not None else context.timing.lease
-    return claimed + lease + context.timing.request_age + MARGIN - context.store_now()
+    return takeover_time(context, control, claimed) - context.store_now()
 
 
 @emptying()
@@ -1134,7 +1092,7 @@ def purge_tables(
         except RelanceError as error:
             results.append(PurgeResult(tuple(table_id.parts), error=error, dry_run=dry_run))
     if deleted_before is not None:
-        chosen = [each for each in chosen if _dropped_before(each, deleted_before)]
+        chosen = [each for each in chosen if dropped_before(each, deleted_before)]
     if dry_run:
         results += [would_purge(context, each, options) for each in chosen]
     else:
@@ -1151,7 +1109,8 @@ def purge_tables(
     return results
 
 
-def _dropped_before(generation: Generation, moment: datetime) -> bool:
+def dropped_before(generation: Generation, moment: datetime) -> bool:
+    """Tell whether a table was dropped before a moment, by the store's clock if that is known."""
     at = generation.dropped_at or generation.control.deleted_at
     return at is not None and at < moment
 
@@ -1193,10 +1152,10 @@ def would_purge(context: Context, generation: Generation, options: PurgeOptions)
     parts = tuple(generation.table_id.parts)
     control = generation.control
     try:
-        written = _newest_write(context, generation.directory)
+        written = newest_write(context, generation)
         if control.state is State.PURGING:
             if not is_due(context, generation):
-                raise busy(context, str(generation.table_id), _claimed(generation))
+                raise busy(context, generation.name, _claim_of(generation))
         elif not options.force and not is_expired(context, generation, written):
             raise too_early(context, generation, written)
         if generation.row is None:
@@ -1209,7 +1168,8 @@ def would_purge(context: Context, generation: Generation, options: PurgeOptions)
     return PurgeResult(parts, len(infos), sum(info.size for info in infos), dry_run=True)
 
 
-def _claimed(generation: Generation) -> Marked:
+def _claim_of(generation: Generation) -> Marked:
+    """Return the arbiter of a generation that a purge has claimed, with the time of the claim."""
     if generation.home is not None and generation.home.marked is not None:
         return generation.home.marked
     control = generation.control
@@ -1228,10 +1188,10 @@ def list_purgable(context: Context, deleted_before: datetime | None) -> list[Gen
     for generation in all_generations(context):
         if generation.control.state is not State.DELETED or not is_expired(context, generation):
             continue
-        if deleted_before is not None and not _dropped_before(generation, deleted_before):
+        if deleted_before is not None and not dropped_before(generation, deleted_before):
             continue
         with suppress(TableNotFoundError):  # its row leads nowhere: scrub() reports it
-            if is_expired(context, generation, _newest_write(context, generation.directory)):
+            if is_expired(context, generation, newest_write(context, generation)):
                 due.append(generation)
     return due
 
@@ -1248,7 +1208,7 @@ def _purge_namespaces(context: Context, deleted_before: datetime | None, options
             if control is None:
                 continue
             generation = generation_of_row(row, control)
-            if deleted_before is not None and not _dropped_before(generation, deleted_before):
+            if deleted_before is not None and not dropped_before(generation, deleted_before):
                 continue
             _purge_row(context, make_ready(context, generation, force=False), options)
 
@@ -1260,150 +1220,4 @@ def sum_up(results: list[PurgeResult]) -> PurgeResult:
         files=sum(each.files for each in results),
         bytes=sum(each.bytes for each in results),
         left=tuple(key for each in results for key in each.left),
-    )
-
-
-# A purge that many share: tasks anywhere delete what is never named twice, one of them all the rest.
-
-
-@dataclass(frozen=True, slots=True)
-class SharedPurge:
-    """What all who take part know of it. It can be pickled.
-
-    The claim is taken under a token that all tasks know, and no task sends a delete for a name that comes
-    again. Whoever does, `finish_shared`, first swaps that token for one of its own, which only one can, and
-    then holds the claim like any other purge. The argument is in design/0006-maintenance.md.
-    """
-
-    table_id: TableId
-    nonce: str
-    """Of the arbiter as it was when the files were listed."""
-    directory: str
-    row: str | None
-    """The id of the row that decides; None when the arbiter beside the directory does."""
-    token: str
-    force: bool
-    upto: int | None = None
-
-
-def share_purge(context: Context, generation: Generation, *, token: str, force: bool) -> SharedPurge:
-    """Return the purge of a generation, before anything is claimed."""
-    row = None if generation.row is None else generation.row.object_id
-    written = _newest_write(context, generation.directory)
-    return SharedPurge(
-        generation.table_id,
-        generation.control.nonce,
-        generation.directory,
-        row,
-        token,
-        force,
-        None if written is None else seconds(written),
-    )
-
-
-@emptying()
-def hold_shared(context: Context, shared: SharedPurge) -> None:
-    """Make sure that the table is claimed for this purge, so that nobody can bring it back.
-
-    Raises:
-        ConcurrentModificationError: it was undropped, or another purge has it: delete nothing.
-        InvalidTableStateError: its retention period did not end.
-    """
-    for _ in range(ATTEMPTS):
-        generation = _shared_generation(context, shared)
-        control = generation.control
-        ours = _is_ours(control, shared)
-        if not ours and control.nonce != shared.nonce:
-            break
-        if ours and not _is_half_over(context, generation):
-            return
-        with suppress(SwapLostError):  # by another task of this purge, perhaps
-            _claim_shared(context, generation, shared)
-            return
-    raise _lost(shared)
-
-
-@emptying()
-def finish_shared(context: Context, shared: SharedPurge, options: PurgeOptions) -> PurgeResult:
-    """Take the claim for this process alone, delete all that is left, and end the purge."""
-    done = Progress(tuple(shared.table_id.parts), options)
-    try:
-        generation = _shared_generation(context, shared)
-        if not _is_ours(generation.control, shared):
-            raise _lost(shared)
-        if generation.row is not None:
-            return _purge_row(context, Ready(generation, Inside(None, 0), shared.upto), options)
-        home = generation.home
-        assert home is not None  # either decides
-        assert home.marked is not None  # it is claimed
-        ready = Ready(generation, Inside(None, 0), home.marked.control.upto)
-        snapshot, lease = context.latest(), begin_lease(context)
-        claim = _file_claim(context, ready, lease)
-        table = _Held(ready, claim, done)
-        with _releasing(context, [table]):
-            claim.marked = swap_file(context, home.name, claim.control, over=home.marked)
-            _end(context, [table], snapshot)
-        return table.ended
-    except RelanceError as error:
-        return done.result(error=error)
-
-
-def _shared_generation(context: Context, shared: SharedPurge) -> Generation:
-    if shared.row is not None:
-        row = context.require_manifest(to_do="purging").latest().get([shared.row]).get(shared.row)
-        control = None if row is None else control_of(row)
-        if row is None or control is None:
-            raise _lost(shared)
-        return generation_of_row(row, control)
-    home = inspect_name(context, shared.table_id.name, bodies=Bodies.ALL, versions=True)
-    if home.marked is not None and home.marked.state is State.PURGING:
-        return Generation(shared.table_id, home.marked.control, None, home=home)
-    generation = generation_at_home(context, home)
-    if generation is None:
-        raise _lost(shared)
-    return generation
-
-
-def _claim_shared(context: Context, generation: Generation, shared: SharedPurge) -> None:
-    """Claim the table under the token that all know, or lengthen the lease of that claim.
-
-    The lease only keeps others from taking over: what tasks delete needs none.
-    """
-    ours = _is_ours(generation.control, shared)
-    if generation.row is not None:
-        if not ours:
-            ready = make_ready(context, generation, force=shared.force)
-            if ready.keeps_files:
-                raise ConcurrentModificationError(
-                    f"the files of table id '{shared.table_id}' also belong to another table now; the purge "
-                    "was stopped"
-                )
-            generation = ready.generation
-        _take_row(context, generation, _row_claim(context, generation, shared.token))
-        return
-    if not ours:
-        _refuse_shared(context, context.any_snapshot(), shared.directory, shared.table_id)
-        generation = make_ready(context, generation, force=shared.force).generation
-        if generation.control.nonce != shared.nonce:
-            raise _lost(shared)
-    home = generation.home
-    assert home is not None  # either decides
-    assert home.marked is not None  # it was adopted
-    control = replace(purging(home.marked, context.timing, upto=shared.upto), token=shared.token)
-    swap_file(context, home.name, control, over=home.marked)
-
-
-def _is_ours(control: Control, shared: SharedPurge) -> bool:
-    return control.state is State.PURGING and control.token == shared.token
-
-
-def _is_half_over(context: Context, generation: Generation) -> bool:
-    claimed = _claimed(generation).modified
-    return claimed is None or context.store_now() > claimed + context.timing.lease / 2
-
-
-def _lost(shared: SharedPurge) -> ConcurrentModificationError:
-    return ConcurrentModificationError(
-        f"table id '{shared.table_id}' was undropped or is being purged by another client; the "
-        "purge was stopped"
     )

@@ -571,9 +571,9 @@ def remove_leftovers(context: Context, name: str, before: datetime, options: Pur
         if home.has_versions or home.reserved:
             take_back(context, name, marked)
             raise ConcurrentModificationError(f"'{name}' became a table in the meantime")
-    inside = look_inside(context.storage, home.directory)
+    files = look_inside(context.storage, home.directory)
     generation = Generation(TableId((), name), marked.control, None, home=home)
-    (result,) = purge_ready(context, [Ready(generation, inside, seconds(before))], options)
+    (result,) = purge_ready(context, [Ready(generation, files, seconds(before))], options)
     return result
 
 

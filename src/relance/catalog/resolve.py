@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -39,7 +39,6 @@ from relance.catalog.states import (
     Control,
     Situation,
     State,
-    from_seconds,
     is_dropped_again,
     is_purged,
     seconds,
@@ -461,9 +460,7 @@ def generation_at_home(context: Context, home: NameSnapshot, *, abandoned: bool 
         if mark is not None and mark.modified is not None and is_dropped_again(marked, mark):
             return Generation(table_id, replace(control, ttl=mark.ttl), mark.modified, home=home)
         if dropped.state is State.DELETED:
-            since = dropped.since if dropped.since is not None else None
-            at = dropped.deleted_at or (from_seconds(since) if since is not None else marked.modified)
-            return Generation(table_id, control, at, home=home)
+            return Generation(table_id, control, replace(marked, control=dropped).dropped_at, home=home)
     if mark is None:
         return None
     unadopted = Control(
@@ -693,6 +690,14 @@ def new_directory(table_id: TableId) -> str:
     name = f"{secrets.token_hex(4)}_{table_id}"
     # A file name has its limit and an id of many parts has not; the row says where the table is.
     return name.encode()[:MAX_DIRECTORY_BYTES].decode(errors="ignore")
+
+
+def remove_unknown(context: Context, directory: str) -> None:
+    """Remove a directory that this call made and no row leads to; what stays is an orphan for upkeep."""
+    with suppress(RelanceError):
+        for _ in context.storage.delete_below(directory, before_batch=lambda: None, largest_batch=1000):
+            pass
+        context.storage.prune(directory)
 
 
 def insert_row(context: Context, row: Row, *, check: Callable[[Snapshot], None] = lambda _: None) -> None:

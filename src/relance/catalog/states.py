@@ -142,7 +142,7 @@ class Control:
     lease: timedelta | None = None
     """Purging: how long the claim may be used."""
     stopped: bool = False
-    """Purging: the holder gave up, and nothing that it sent is under way; another purge may go on at once."""
+    """Purging: the holder gave up, and nothing that it sent can hit a later table: another may go on."""
     upto: int | None = None
     """Purging: nothing younger than this is deleted, in seconds."""
     before: Control | None = None

@@ -1,8 +1,7 @@
-"""Purge as a job: exactly the expired tables are purged, at once or in tasks under one claim."""
+"""Purge as a job: exactly the expired tables are purged."""
 
 from __future__ import annotations
 
-import pickle
 import threading
 import time
 from collections.abc import Iterable
@@ -25,22 +24,16 @@ from relance.errors import (
     ServiceUnavailableError,
     TableNotFoundError,
 )
-from relance.maintenance.removal.expired_drops import PurgedInTasks, PurgeDropped
+from relance.maintenance.removal.expired_drops import PurgeDropped
 
 T = ("t",)
 AT_ONCE = {"clock_skew": "0s"}
 SHORT = {**AT_ONCE, "claim_lease": "1s", "request_age_bound": "0s"}
-WAYS = {"in place": 20_000, "in tasks": 0}
 
 
 @pytest.fixture(params=list(MODES))
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> JobLake:
     return JobLake(str(tmp_path / "root"), {**MODES[request.param], **AT_ONCE})
-
-
-@pytest.fixture(params=list(WAYS))
-def way(request: pytest.FixtureRequest) -> int:
-    return WAYS[request.param]
 
 
 def _expired(root: JobLake, *names: str) -> None:
@@ -50,17 +43,17 @@ def _expired(root: JobLake, *names: str) -> None:
         root.drop_long_ago(name)
 
 
-def test_purge_job_removes_exactly_the_expired_tables(root: JobLake, way: int) -> None:
+def test_purge_job_removes_exactly_the_expired_tables(root: JobLake) -> None:
     root.make("live", 5)
     root.make("young", 6)
     root.catalog.drop_table({"id": ["young"]})
     kept = root.table_keys()
     _expired(root, "a", "b", "c")
     gone = root.table_keys() - kept
-    planned = root.run(PurgeDropped(giant_files=way), dry_run=True)
+    planned = root.run(PurgeDropped(), dry_run=True)
     assert [each.planned.files for each in planned if each.planned] == [len(gone) // 3] * 3
     assert root.table_keys() == kept | gone
-    results = root.run(PurgeDropped(giant_files=way), giant_seconds=0)
+    results = root.run(PurgeDropped())
     assert [each.table for each in results] == [("a",), ("b",), ("c",)]
     assert [each.error for each in results] == [None] * 3
     effects = [each.effect for each in results if each.effect]
@@ -72,40 +65,37 @@ def test_purge_job_removes_exactly_the_expired_tables(root: JobLake, way: int) -
     assert root.catalog.table_status(["a"]) == NotFound(("a",))
     assert isinstance(root.catalog.table_status(["young"]), SoftDeleted)
     assert root.values("live") == [5]
-    assert root.run(PurgeDropped(giant_files=way)) == []
+    assert root.run(PurgeDropped()) == []
 
 
-def test_purge_job_of_named_tables_before_expiry_requires_force(root: JobLake, way: int) -> None:
+def test_purge_job_of_named_tables_before_expiry_requires_force(root: JobLake) -> None:
     root.make("live", 5)
     root.make("t", 6)
     root.catalog.drop_table({"id": ["t"]})
     named = (("live",), ("none",), T)
-    results = root.run(PurgeDropped(giant_files=way), *named, giant_seconds=0)
+    results = root.run(PurgeDropped(), *named)
     kinds = [type(each.error) for each in results]
     assert kinds == [InvalidTableStateError, TableNotFoundError, InvalidTableStateError]
     root.catalog.undrop_table(["t"])
     root.catalog.drop_table({"id": ["t"]})
-    old = PurgeDropped(deleted_before=datetime.now(UTC) - timedelta(days=1), force=True, giant_files=way)
+    old = PurgeDropped(deleted_before=datetime.now(UTC) - timedelta(days=1), force=True)
     assert root.run(old, T)[0].effect is None
-    assert root.run(PurgeDropped(force=True, giant_files=way), T, giant_seconds=0)[0].error is None
+    assert root.run(PurgeDropped(force=True), T)[0].error is None
     assert root.catalog.table_status(["t"]) == NotFound(T)
     assert root.values("live") == [5]
 
 
 def test_table_undropped_after_planning_is_left_untouched(root: JobLake) -> None:
     _expired(root, "t")
-    plan = PurgeDropped(giant_files=0).plan(root.context, T)
-    assert isinstance(plan, PurgedInTasks)
-    assert pickle.loads(pickle.dumps(plan)) == plan
+    plan = PurgeDropped().plan(root.context, T)
+    assert plan is not None
     root.catalog.undrop_table(["t"])
-    with pytest.raises(ConcurrentModificationError):
-        plan.tasks[0].run(root.context)
-    with pytest.raises(ConcurrentModificationError):
+    with pytest.raises((ConcurrentModificationError, InvalidTableStateError)):
         plan.finish(root.context, [])
     assert root.values("t") == [1, 2]
 
 
-def test_every_dropped_generation_is_purged_but_not_the_current_table(tmp_path: Path, way: int) -> None:
+def test_every_dropped_generation_is_purged_but_not_the_current_table(tmp_path: Path) -> None:
     root = JobLake(str(tmp_path / "root"), {**MODES["V2"], **AT_ONCE})
     root.make("other", 0)
     for _ in range(2):
@@ -114,76 +104,91 @@ def test_every_dropped_generation_is_purged_but_not_the_current_table(tmp_path: 
         root.drop_long_ago("t")
     root.catalog.declare_table({"id": ["t"]})
     kept = {each for each in root.table_keys() if root.location("t").rsplit("/", 1)[1] in each}
-    (result,) = root.run(PurgeDropped(giant_files=way), giant_seconds=0)
+    (result,) = root.run(PurgeDropped())
     assert result.error is None
     assert {each for each in root.table_keys() if "_t/" in each} == kept
     assert root.values("other") == [0]
 
 
-def test_purge_interrupted_between_its_tasks_and_its_end_is_completed(root: JobLake) -> None:
-    _expired(root, "t")
-    job = PurgeDropped(giant_files=0)
-    plan = job.plan(root.context, T)
-    assert plan is not None
-    for task in plan.tasks:
-        task.run(root.context)
-        task.run(root.context)  # a lost task is run again
-    with pytest.raises(RelanceError):
-        root.catalog.undrop_table(["t"])
-    (result,) = root.run(job, T, giant_seconds=0)
-    assert result.error is None
-    assert root.catalog.table_status(["t"]) == NotFound(T)
-
-
-def _purge_now(root: JobLake, job: PurgeDropped) -> None:
-    plan = job.plan(root.context, T)
-    assert plan is not None
-    plan.finish(root.context, [task.run(root.context) for task in plan.tasks])
-
-
 @pytest.mark.deep
 def test_purge_of_a_dead_process_is_taken_over_after_its_lease(
-    tmp_path: Path, way: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     substitute(monkeypatch, "claim.margin", timedelta(0))
     for mode in MODES.values():
         root = JobLake(str(tmp_path / f"root{len(mode)}"), {**mode, **SHORT})
         _expired(root, "t")
-        plan = PurgeDropped(giant_files=0).plan(root.context, T)
-        assert plan is not None
-        plan.tasks[0].run(root.context)
-        later = PurgeDropped(giant_files=way)
+        _die_while_purging(root)
         with pytest.raises(ConcurrentModificationError):
-            _purge_now(root, later)
-        assert later.targets(root.context) == []
+            root.catalog.purge_table(["t"])
+        assert PurgeDropped().targets(root.context) == []
         time.sleep(1.1)
-        (result,) = root.run(later, giant_seconds=0)
+        (result,) = root.run(PurgeDropped())
         assert result.error is None
         assert root.catalog.table_status(["t"]) == NotFound(T)
-        with pytest.raises(ConcurrentModificationError):  # the first one, come back
-            plan.finish(root.context, [])
 
 
-def test_busy_store_only_delays_the_purge(root: JobLake, monkeypatch: pytest.MonkeyPatch) -> None:
+class _DeathError(BaseException):
+    """Nothing catches it."""
+
+
+def _die_while_purging(root: JobLake) -> None:
+    """Do what a process does that is killed when it has claimed the table: it releases nothing."""
+    with (
+        substituted("purge.purge_claimed", side_effect=_DeathError),
+        substituted("row_purge.delete_directory", side_effect=_DeathError),
+        substituted("purge.release"),
+        pytest.raises(_DeathError),
+    ):
+        root.catalog.purge_table(["t"])
+
+
+def test_small_tables_do_not_wait_for_a_large_one(root: JobLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["a", "b", "c"]
+    for name in names:
+        root.make(name, 1)
+    for number in range(20):
+        root.append("a", number)
+    for name in names:
+        root.drop_long_ago(name)
+    substitute(monkeypatch, "purge.remembered_files", 20)
+    ended: list[str] = []
+    add = original("purge.report_progress")
+
+    def report(self: Any, deleted: Any) -> None:
+        ended.extend(self.id)
+        add(self, deleted)
+
+    substitute(monkeypatch, "purge.report_progress", report)
+    assert [each.error for each in root.run(PurgeDropped())] == [None] * 3
+    assert list(dict.fromkeys(ended))[-1] == "a"
+
+
+def test_busy_store_only_delays_the_purge_of_a_large_table(
+    root: JobLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of data files never come again, so deletes of them may be under way when the claim ends."""
     _expired(root, "t")
+    substitute(monkeypatch, "purge.remembered_files", 0)
     storage = type(root.context.storage)
     whole, failures = original("storage.delete_many", on=storage), [0]
 
     def flaky(self: Any, keys: Iterable[str]) -> None:
-        failures[0] += 1
-        if failures[0] <= 2:
-            raise ServiceUnavailableError("slow down")
-        whole(self, keys)
+        batch = list(keys)
+        if any("/data/" in key for key in batch):
+            failures[0] += 1
+            if failures[0] <= 2:
+                raise ServiceUnavailableError("slow down")
+        whole(self, batch)
 
     substitute(monkeypatch, "storage.delete_many", flaky, on=storage)
-    (result,) = root.run(PurgeDropped(giant_files=0), giant_seconds=0)
+    (result,) = root.run(PurgeDropped())
     assert result.error is None
     assert result.attempts > 1
     assert root.catalog.table_status(["t"]) == NotFound(T)
 
 
-@pytest.mark.parametrize("way", [0, 20_000])
-def test_tables_created_and_dropped_during_a_purge_stay_intact(root: JobLake, way: int) -> None:
+def test_tables_created_and_dropped_during_a_purge_stay_intact(root: JobLake) -> None:
     _expired(root, *(f"gone{number}" for number in range(6)))
     root.make("swing", 7)
     root.make("grows", 0)
@@ -205,7 +210,7 @@ def test_tables_created_and_dropped_during_a_purge_stay_intact(root: JobLake, wa
     writer = threading.Thread(target=act)
     writer.start()
     try:
-        results = root.run(PurgeDropped(giant_files=way), giant_seconds=0)
+        results = root.run(PurgeDropped())
     finally:
         stop.set()
         writer.join()
@@ -217,13 +222,13 @@ def test_tables_created_and_dropped_during_a_purge_stay_intact(root: JobLake, wa
         assert root.values(f"new{number}") == [number]
 
 
-def test_purge_job_works_on_s3(s3: S3Place, way: int) -> None:
+def test_purge_job_works_on_s3(s3: S3Place) -> None:
     root = JobLake(s3.root, dict(AT_ONCE), s3.server.storage_options())
     root.make("live", 5)
     kept = root.table_keys()
     _expired(root, "a", "b")
     with substituted("retention.margin", timedelta(0)):  # nobody can date an object on S3
-        results = root.run(PurgeDropped(giant_files=way, rate_limit=1000), giant_seconds=0)
+        results = root.run(PurgeDropped(rate_limit=1000))
     assert [each.error for each in results] == [None] * 2
     assert root.table_keys() == kept
     assert root.values("live") == [5]

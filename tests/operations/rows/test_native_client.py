@@ -21,7 +21,7 @@ from lance_namespace import (
     ListTablesRequest,
     RegisterTableRequest,
 )
-from lance_namespace.errors import InvalidInputError, TableNotFoundError
+from lance_namespace.errors import InvalidInputError
 from tests.support.calls import (
     all_tables,
     assert_gone,

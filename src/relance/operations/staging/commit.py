@@ -8,8 +8,7 @@ from contextlib import suppress
 import lance
 
 from relance.catalog.context import Context
-from relance.catalog.create import remove_unknown
-from relance.catalog.resolve import state_of_name
+from relance.catalog.resolve import remove_unknown, state_of_name
 from relance.errors import (
     ConcurrentModificationError,
     OutcomeUnknownError,

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.purge import claimed_for
 from relance.catalog.resolve import state_of_name
-from relance.catalog.states import State
 from relance.errors import RelanceError
 from relance.maintenance.execute import Progress, Run
 from relance.maintenance.maintain import Choice
@@ -120,7 +119,7 @@ class Execution:
         if not wanted:
             return
         token = f"{self.plan.run}-{int(self.context.clock.monotonic()) // _CLONES_FOR_SECONDS}"
-        job = StepsJob(kind.value, wanted, self.plan.run if kind is Kind.PURGE else token)
+        job = StepsJob(kind.value, wanted, token)
         run = Run(job, self.catalog, self.choice.near, self.choice.far, progress=self.progress)
         for result in run.results(list(wanted)):
             yield result, self.context.clock.now() - result.duration
@@ -135,10 +134,7 @@ class Execution:
     def _claimed_for(self, step: Step) -> timedelta:
         state = state_of_name(self.context, table_id_of(self.context, step.action.table))
         for each in state.dropped:
-            control = each.control
-            if each.deletion_id != step.action.settings.get("deletion_id"):
-                continue
-            if control.state is State.PURGING and not control.token.startswith(self.plan.run):
+            if each.deletion_id == step.action.settings.get("deletion_id"):
                 return claimed_for(self.context, each)
         return timedelta(0)
 

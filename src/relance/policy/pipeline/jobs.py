@@ -88,7 +88,7 @@ def _clean_up(settings: dict[str, Any], around: Around) -> Job:
 
 
 def _purge(settings: dict[str, Any], around: Around) -> Job:
-    return PurgeDropped(**_known(settings, "deletion_id", "rate_limit"), run=around.run)
+    return PurgeDropped(**_known(settings, "deletion_id", "rate_limit"))
 
 
 def _remove_orphans(settings: dict[str, Any], around: Around) -> Job:

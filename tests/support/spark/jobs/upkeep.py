@@ -34,7 +34,6 @@ from relance.maintenance import (
     DeleteRows,
     Effect,
     Estimate,
-    PurgeDropped,
     RefreshIndexes,
     RemoveOrphans,
     UpdateRows,
@@ -58,7 +57,6 @@ JOBS: dict[str, Job] = {
     "compact": Compact(target_rows=2 * EACH),
     "refresh": RefreshIndexes(segment_rows=2 * EACH),
     "clean": CleanUp(relance.CleanupPolicy(retain_versions=1), allow_young=True, giant_files=0),
-    "purge": PurgeDropped(force=True, giant_files=0),
     "orphans": RemoveOrphans(older_than=timedelta(0), allow_young=True),
 }
 """By the table that each is done to; the last one looks at the root."""
@@ -197,7 +195,6 @@ def main(root: str) -> None:
     spark = driver_session("upkeep", spark_task_maxFailures="8", spark_task_cpus="1")
     substitute_for_good("row_changes.task_seconds", 0.01)
     substitute_for_good("cleanup.files_per_task", 5)
-    substitute_for_good("expired_drops.files_per_task", 5)
     for step in STEPS:
         Path(Signs.of(root, step).folder).mkdir(parents=True)
     told = {"merge": merge(spark, root)}
