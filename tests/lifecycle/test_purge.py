@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import lance
@@ -246,6 +247,19 @@ def test_deregistered_table_cannot_be_purged_before_it_is_dropped(
             catalog.purge_table(["t"], force=force)
     drop(catalog, "t")
     assert catalog.purge_table(["t"], force=True).purged
+
+
+def test_purge_removes_what_is_younger_than_the_last_version_but_the_tables_own(catalog: Catalog) -> None:
+    make(catalog, "t", 1)
+    time.sleep(1.1)  # ages are compared in whole seconds
+    storage = context_of(catalog).storage
+    storage.create("t.lance/data/left-by-a-failed-write.lance", b"rows")
+    catalog.deregister_table({"id": ["t"]})
+    drop(catalog, "t")
+    assert catalog.purge_table(["t"], force=True).purged
+    assert _files(catalog, "t") == []
+    make(catalog, "t", 2)
+    assert rows(catalog, "t") == [2]
 
 
 def test_purge_keeps_unrelated_files_in_the_root(catalog: Catalog) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import islice
 
 from relance.catalog.arbiter import (
@@ -95,7 +96,7 @@ from relance.errors import (
 )
 from relance.foreign_json import parse_json
 from relance.identifiers import TableId, why_unusable
-from relance.locations import TABLE_SUFFIX, VERSION_HINT, VERSIONS_DIRECTORY
+from relance.locations import DEREGISTERED_FILE, TABLE_SUFFIX, VERSION_HINT, VERSIONS_DIRECTORY, table_file
 from relance.storage.at_once import map_at_once
 from relance.storage.ballast import emptying
 from relance.storage.probe import require_replace
@@ -199,7 +200,7 @@ class Progress:
 # What may be purged.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ready:
     """A dropped table that may be purged: its arbiter as it was read, and what was listed after that."""
 
@@ -224,6 +225,16 @@ class Ready:
     def marked(self) -> Marked:
         assert self.home.marked is not None  # the look adopted what was not ours
         return self.home.marked
+
+    @cached_property
+    def left_behind(self) -> frozenset[str]:
+        """Files that belong to the dropped table even if they are younger than its newest version."""
+        if self.generation.row is not None or not self.is_fresh:
+            return frozenset()
+        listed = (info.key for info in self.files or ())
+        keys = {key for key in listed if _is_never_named_twice(self.home.directory, key)}
+        hiding = {table_file(self.home.name, DEREGISTERED_FILE)} if self.home.deregistered else set()
+        return frozenset(keys | hiding)
 
     @property
     def is_fresh(self) -> bool:
@@ -503,9 +514,13 @@ class _Held:
         return self.result is None
 
     def is_doomed(self, context: Context, info: ObjectInfo) -> bool:
-        """Tell whether a file may be deleted: it is not younger than the newest version at the claim."""
+        """Tell whether a file may be deleted: it is not younger than the newest version at the claim.
+
+        What a writer that failed left after that version may go, too, if it was there before the claim and
+        no later table can have its name, and so may the file that deregistered the table.
+        """
         upto = self.claim.control.upto if self.claim.marked is not None else None
-        if upto is None:
+        if upto is None or info.key in self.ready.left_behind:
             return True
         return info.modified is not None and seconds(context.clock.at_store(info.modified)) <= upto
 
