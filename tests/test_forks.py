@@ -87,8 +87,9 @@ catalog = opened()
 create(catalog, "t")
 shared = Catalog.shared(PROPERTIES)
 before = (names(catalog), rows(catalog, "t"))
-drop = {"id": ["t"]}
-for act in (names, lambda one: rows(one, "t"), lambda one: create(one, "u"), lambda one: one.drop_table(drop)):
+def drop(one):
+    one.drop_table({"id": ["t"]})
+for act in (names, drop, lambda one: rows(one, "t"), lambda one: create(one, "u")):
     assert told(lambda: act(catalog)), act
     assert told(lambda: act(opened())), act
 assert told(lambda: Catalog.shared(PROPERTIES).namespaces())

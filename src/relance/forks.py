@@ -40,8 +40,8 @@ def check_fork(*libraries: str) -> None:
         if library in _left_behind:
             raise UnsupportedOperationError(
                 f"this process was forked after {_LIBRARIES[library]} had been used, whose threads do not "
-                "survive a fork: start processes with multiprocessing's 'spawn' or 'forkserver' method, or fork before "
-                "a catalog is used for the first time"
+                "survive a fork: start processes with multiprocessing's 'spawn' or 'forkserver' method, or "
+                "fork before a catalog is used for the first time"
             )
 
 

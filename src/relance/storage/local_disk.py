@@ -35,6 +35,7 @@ from relance.storage.disk_files import (
     freeing,
     in_folder,
     locked,
+    make_file,
     modified_time,
     opened_folder,
     prune,
@@ -392,7 +393,7 @@ class LocalDiskStorage:
 
     def _touch(self, folder: int, file: str) -> None:
         try:
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=folder))
+            os.close(make_file(file, folder=folder))
         except FileExistsError:
             raise self._taken(folder, file) from None
 

@@ -13,7 +13,6 @@ Whatever happens between two system calls, a directory is at its place, in `take
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -34,7 +33,17 @@ from pyarrow.fs import LocalFileSystem
 from relance.errors import InternalError, InvalidInputError, InvalidTableStateError, RelanceError
 from relance.foreign_json import parse_json
 from relance.locations import OWN_DIRECTORY
-from relance.storage.disk_files import FOLDER, WORTH_THREADS, modified_time, open_below, read_file
+from relance.storage.disk_files import (
+    FOLDER,
+    WORTH_THREADS,
+    close_lock,
+    make_file,
+    make_folder,
+    modified_time,
+    open_below,
+    open_lock,
+    read_file,
+)
 from relance.storage.protocol import InTrash, TrashClaim, TrashReport, check_key
 
 _REMOVING = 16
@@ -109,7 +118,7 @@ class Trash:
                     try:
                         _recover_folder(self.root, root, trash, name, may_delete, report)
                     finally:
-                        os.close(lock)
+                        close_lock(lock)
         return TrashReport(tuple(report.removed), tuple(report.restored), tuple(report.kept))
 
 
@@ -141,11 +150,11 @@ class _Folder:
 
     def write_records(self, entries: Sequence[_Entry]) -> None:
         """Write what is to be taken away, and make the folders for it; returns when the disk has it."""
-        os.mkdir(_TAKEN, dir_fd=self.own)
+        make_folder(_TAKEN, folder=self.own)
         records = [
             asdict(each.claim) | {"prefix": each.prefix, "upto": _iso(each.claim.upto)} for each in entries
         ]
-        descriptor = os.open(_RECORDS, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=self.own)
+        descriptor = make_file(_RECORDS, folder=self.own)
         with os.fdopen(descriptor, "wb") as file:
             file.write(json.dumps(records).encode())
             file.flush()
@@ -274,7 +283,7 @@ class _Part:
     def take_away(self) -> None:
         """Rename the directories into the trash, and back if they are not ours to delete."""
         for shelf in self.shelves:
-            os.mkdir(shelf, dir_fd=self._folder.own)
+            make_folder(shelf, folder=self._folder.own)
         for number, entry in enumerate(self._entries):
             if self._removal.failure is not None:
                 return
@@ -331,7 +340,7 @@ def _recover_folder(
                 report.kept.append(InTrash("", f"{folder.path}/{_TAKEN}/{number}"))
             elif may_delete(entry.prefix, entry.claim.record) and folder.is_older(entry):
                 with suppress(FileExistsError):
-                    os.mkdir(_RECOVERED, dir_fd=own)
+                    make_folder(_RECOVERED, folder=own)
                 folder.doom(entry, _RECOVERED)
             elif folder.restore(entry, entry.taken):
                 report.restored.append(entry.prefix)
@@ -380,7 +389,7 @@ def _new_folder(path: str) -> Iterator[_Folder]:
             if lock is not None:
                 break
         try:
-            os.mkdir(name, dir_fd=trash)
+            make_folder(name, folder=trash)
             own = os.open(name, FOLDER, dir_fd=trash)
             with _Folder(_path(path, name), root, trash, name, own) as folder:
                 try:
@@ -388,18 +397,16 @@ def _new_folder(path: str) -> Iterator[_Folder]:
                 finally:
                     folder.end()
         finally:
-            os.close(lock)
+            close_lock(lock)
 
 
 def _lock(trash: int, name: str) -> int | None:
     """Return the open and locked file of a folder; None while another process or thread has it."""
     file = f"{name}.lock"
     try:
-        lock = os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644, dir_fd=trash)
-    except OSError as refused:
-        if refused.errno in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:
-            return None  # a link, a folder or a socket: not made by us
-        raise
+        lock = open_lock(file, folder=trash)
+    except InvalidTableStateError:
+        return None  # a link, a folder or a socket: not made by us
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Whoever had it locked until now may have removed it: then it protects nothing.
