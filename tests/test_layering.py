@@ -13,6 +13,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 ORDER = [
     "errors",
+    "forks",
     "clock",
     "amounts",
     "foreign_json",

@@ -29,6 +29,7 @@ from relance.errors import (
     TableNotFoundError,
     TableVersionNotFoundError,
 )
+from relance.forks import LANCE, note_use
 from relance.identifiers import TableId
 from relance.locations import VERSIONS_DIRECTORY
 from relance.storage.failures import error_for_text, first_line
@@ -52,6 +53,7 @@ _FEW = 20
 @contextmanager
 def lance_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
     """Turn what pylance raises, which is any of three builtin classes, into our errors."""
+    note_use(LANCE)
     try:
         yield
     except RelanceError as error:

@@ -84,7 +84,6 @@ PATCHED = {
     "guard.begin_lease_of_drop": "relance.catalog.drop:begin_lease",
     "guard.begin_lease_of_purge": "relance.catalog.purge:begin_lease",
     "guard.cleared_by_undrop": "relance.catalog.drop:cleared",
-    "guard.claim_of_purge": "relance.catalog.purge:Claim",
     "guard.commit_next": "relance.catalog.create:commit_next",
     "guard.counts": "relance.catalog.states:counts",
     "guard.counts_in_drop": "relance.catalog.drop:counts",

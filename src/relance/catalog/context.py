@@ -16,9 +16,10 @@ from relance.catalog.states import Timing
 from relance.clock import Clock, SystemClock
 from relance.config import Settings, StorageOptions, parse_properties
 from relance.errors import RelanceError, UnsupportedOperationError
+from relance.forks import LANCE, OBJECT_STORE, check_fork
 from relance.identifiers import TableId, parse_table_id
 from relance.lance_io import LanceTables, PylanceTables
-from relance.locations import MANIFEST_DIRECTORY, Root, parse_root, table_directory
+from relance.locations import MANIFEST_DIRECTORY, Root, Scheme, parse_root, table_directory
 from relance.storage.connect import Connection, connect
 from relance.storage.options import split_options
 from relance.storage.protocol import ObjectStorage
@@ -44,6 +45,11 @@ class Context:
     @property
     def storage(self) -> ObjectStorage:
         return self.connection.storage
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the root is a folder of this machine."""
+        return self.root.scheme in {Scheme.FILE, Scheme.MEMORY}
 
     @property
     def dir_listing(self) -> bool:
@@ -117,11 +123,13 @@ class Context:
         return None if manifest is None else manifest.latest()
 
     def check_format(self) -> None:
-        """Check once that this release can use the root.
+        """Check that this process can use the catalog, and once that this release can use the root.
 
         Raises:
-            InvalidTableStateError: it is of another format.
+            UnsupportedOperationError: the process was forked after Lance or the store had been used.
+            InvalidTableStateError: the root is of another format.
         """
+        check_fork(*((LANCE,) if self.is_local else (LANCE, OBJECT_STORE)))
         if not self.memory.format_checked:
             self.memory.flagged = check_format(self.storage)
             if not self.memory.flagged and self._has_row_of_format_1():
@@ -204,15 +212,19 @@ def open_context(settings: Settings, clock: Clock) -> Context:
     )
 
 
-@lru_cache(maxsize=8)
 def shared_context(properties: tuple[tuple[str, str], ...]) -> Context:
     """Return the context for a catalog's properties, the same one for all who ask in this process.
 
     It keeps the connections to the store; what it remembers decides nothing.
     """
-    context = open_context(parse_properties(dict(properties)), SystemClock())
+    context = _shared_context(properties)
     context.check_format()
     return context
+
+
+@lru_cache(maxsize=8)
+def _shared_context(properties: tuple[tuple[str, str], ...]) -> Context:
+    return open_context(parse_properties(dict(properties)), SystemClock())
 
 
 def open_manifest(settings: Settings, connection: Connection) -> Manifest:

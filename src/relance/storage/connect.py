@@ -6,7 +6,6 @@ import atexit
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from relance.config import StorageOptions
 from relance.errors import InvalidInputError, InvalidTableStateError
+from relance.forks import ProcessLock
 from relance.locations import Root, Scheme
 from relance.storage.failures import first_line
 from relance.storage.local_disk import LocalDiskStorage
@@ -101,7 +101,7 @@ def _open_store(root: Root, split: SplitOptions) -> ObjectStore:
 
 
 _ephemeral: dict[tuple[int, str], str] = {}
-_lock = threading.Lock()
+_lock = ProcessLock()
 
 
 def _ephemeral_folder(name: str) -> str:

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -58,6 +59,11 @@ WORTH_THREADS = 64
 _HELD = 256
 """Files that are held open at most: a process may open few more than a thousand."""
 
+_FRESH_SECONDS = 0.5
+"""Another user shares at most so long after making it what both use."""
+
+_AS_EFFECTIVE = os.access in os.supports_effective_ids
+
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
@@ -84,7 +90,7 @@ def open_file(path: str, flags: int = _READ, *, folder: int | None = None) -> in
         InvalidTableStateError: it is no file: a link, a pipe, a folder.
     """
     try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=folder)
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError as refused:
         if refused.errno in _NO_FILE:
             require_file(path, folder=folder)
@@ -164,14 +170,106 @@ def open_below(start: int, parts: Sequence[str], *, make: bool) -> int:
 
 def _open_child(folder: int, name: str, *, make: bool) -> int:
     try:
-        return os.open(name, FOLDER, dir_fd=folder)
+        child = os.open(name, FOLDER, dir_fd=folder)
     except FileNotFoundError:
         if not make:
             raise
-    with suppress(FileExistsError):
-        os.mkdir(name, dir_fd=folder)
-        os.fsync(folder)
-    return os.open(name, FOLDER, dir_fd=folder)
+        with suppress(FileExistsError):
+            make_folder(name, folder=folder)
+            os.fsync(folder)
+        child = os.open(name, FOLDER, dir_fd=folder)
+    if make:
+        while not os.access(".", os.W_OK | os.X_OK, dir_fd=child, effective_ids=_AS_EFFECTIVE):
+            if not _is_being_made(os.fstat(child)):
+                break  # whoever writes is told
+    return child
+
+
+def make_folder(name: str, *, folder: int) -> None:
+    """Make a folder in an open one, for everybody who may write there.
+
+    Raises:
+        FileExistsError: it is there.
+    """
+    os.mkdir(name, dir_fd=folder)
+    with suppress(FileNotFoundError):  # another process may take away again what is empty
+        descriptor = os.open(name, FOLDER, dir_fd=folder)
+        try:
+            _share(descriptor, folder)
+        finally:
+            os.close(descriptor)
+
+
+def make_file(name: str, *, folder: int, flags: int = os.O_WRONLY) -> int:
+    """Return a new file of an open folder, open, for everybody who may write there.
+
+    Raises:
+        FileExistsError: something has its name.
+    """
+    descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+    try:
+        _share(descriptor, folder)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_lock(name: str, *, folder: int) -> int:
+    """Return a file that only serves as a lock, open; it is made if it is missing.
+
+    Raises:
+        InvalidTableStateError: it is no file.
+    """
+    while True:
+        try:
+            return open_file(name, os.O_RDWR, folder=folder)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                return make_file(name, folder=folder, flags=os.O_RDWR)
+        except PermissionError:
+            if not _is_being_made(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                return open_file(name, folder=folder)  # a lock need not be written to
+
+
+def _is_being_made(found: os.stat_result) -> bool:
+    """Tell whether another user may have made a file or folder a moment ago; then wait a little.
+
+    Between making it and sharing it, others have no right to it yet.
+    """
+    is_fresh = found.st_uid != os.geteuid() and abs(time.time() - found.st_ctime) < _FRESH_SECONDS
+    if is_fresh:
+        time.sleep(_FRESH_SECONDS / 100)
+    return is_fresh
+
+
+def _share(descriptor: int, folder: int) -> None:
+    """Let everybody use a new file or folder who may write in the open folder that it is in.
+
+    The process's umask decides about the rest. It is not touched: threads have it in common.
+    """
+    own, above = os.fstat(descriptor), os.fstat(folder)
+    granted = 0
+    if above.st_mode & stat.S_IWGRP and (own.st_gid == above.st_gid or _give(descriptor, above.st_gid)):
+        granted |= stat.S_IRGRP | stat.S_IWGRP
+    if above.st_mode & stat.S_IWOTH:
+        granted |= stat.S_IROTH | stat.S_IWOTH
+    if stat.S_ISDIR(own.st_mode):
+        # Who may read a folder may enter it; who may not remove others' files above may not do it here.
+        granted |= (granted & (stat.S_IRGRP | stat.S_IROTH)) >> 2
+        granted |= above.st_mode & stat.S_ISVTX if granted else 0
+    if granted & ~own.st_mode:
+        with suppress(OSError):  # a file system without permissions of its own refuses it
+            os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) | granted)
+
+
+def _give(descriptor: int, group: int) -> bool:
+    """Give a file to the group of its folder; False if this user is not in it."""
+    try:
+        os.fchown(descriptor, -1, group)
+    except OSError:
+        return False
+    return True
 
 
 def in_folder(root: str, prefix: str, act: Callable[[int], _T]) -> _T:
@@ -237,8 +335,7 @@ def modified_time(found: os.stat_result) -> datetime | None:
 
 def write_new(file: str, body: bytes, *, folder: int) -> None:
     """Write a file of an open folder that was not there."""
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-    _write(os.open(file, flags, 0o644, dir_fd=folder), body)
+    _write(make_file(file, folder=folder), body)
 
 
 def write_over(file: str, body: bytes, *, folder: int) -> None:
@@ -255,10 +352,10 @@ def _write(descriptor: int, body: bytes) -> None:
         os.close(descriptor)
 
 
-def open_lock(root: str, prefix: str, lock: str) -> int:
+def lock_file(root: str, prefix: str, lock: str) -> int:
     """Return the file in a folder that stands for a lock, open."""
     # A descriptor of its own per call: flock then also holds between threads of one process.
-    return in_folder(root, prefix, lambda folder: open_file(lock, os.O_CREAT | os.O_RDWR, folder=folder))
+    return in_folder(root, prefix, lambda folder: open_lock(lock, folder=folder))
 
 
 @contextmanager
@@ -267,6 +364,14 @@ def locked(descriptor: int) -> Iterator[None]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        close_lock(descriptor)
+
+
+def close_lock(descriptor: int) -> None:
+    """Release a lock, also if another thread forked a process meanwhile, which has the file open too."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 

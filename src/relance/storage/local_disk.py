@@ -33,9 +33,10 @@ from relance.storage.disk_files import (
     HeldOpen,
     freeing,
     in_folder,
+    lock_file,
     locked,
+    make_file,
     modified_time,
-    open_lock,
     opened_folder,
     prune,
     read_file,
@@ -407,7 +408,7 @@ class LocalDiskStorage:
 
     def _touch(self, folder: int, file: str) -> None:
         try:
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=folder))
+            os.close(make_file(file, folder=folder))
         except FileExistsError:
             raise self._taken(folder, file) from None
 
@@ -447,7 +448,7 @@ class LocalDiskStorage:
 
     def _locked(self, lock: str) -> AbstractContextManager[None]:
         folder = f"{OWN_DIRECTORY}/locks"
-        return locked(self._ballast.retried(lambda: open_lock(self._directory, folder, lock)))
+        return locked(self._ballast.retried(lambda: lock_file(self._directory, folder, lock)))
 
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:

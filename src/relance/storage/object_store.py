@@ -22,6 +22,7 @@ from obstore.exceptions import (
 
 from relance import errors
 from relance.config import StorageOptions
+from relance.forks import OBJECT_STORE, note_use
 from relance.storage.at_once import replace_each
 from relance.storage.bulk_delete import growing_batches, read_ahead
 from relance.storage.failures import error_for_text, first_line
@@ -267,6 +268,7 @@ class ObjectStoreStorage:
 
     @contextmanager
     def _translated(self, key: str, *, writing: bool = False) -> Iterator[None]:
+        note_use(OBJECT_STORE)
         try:
             yield
         except errors.RelanceError:

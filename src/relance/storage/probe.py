@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from dataclasses import dataclass
 
 from relance.errors import KeyChangedError, KeyExistsError, UnsupportedOperationError
+from relance.forks import ProcessLock
 from relance.storage.protocol import ObjectStorage, Version
 
 PROBE_PREFIX = ".relance-probe-"
@@ -23,7 +23,7 @@ class Capabilities:
 
 
 _seen: dict[str, Capabilities] = {}
-_lock = threading.Lock()
+_lock = ProcessLock()
 
 
 def capabilities(storage: ObjectStorage) -> Capabilities:

@@ -13,7 +13,6 @@ Whatever happens between two system calls, a directory is at its place, in `take
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -35,7 +34,17 @@ from relance.errors import InternalError, InvalidInputError, InvalidTableStateEr
 from relance.foreign_json import parse_json
 from relance.locations import OWN_DIRECTORY
 from relance.storage.ballast import Ballast
-from relance.storage.disk_files import FOLDER, WORTH_THREADS, modified_time, open_below, read_file
+from relance.storage.disk_files import (
+    FOLDER,
+    WORTH_THREADS,
+    close_lock,
+    make_file,
+    make_folder,
+    modified_time,
+    open_below,
+    open_lock,
+    read_file,
+)
 from relance.storage.protocol import InTrash, TrashClaim, TrashReport, check_key
 
 _REMOVING = 16
@@ -121,7 +130,7 @@ class Trash:
                     except OSError:
                         report.kept.append(InTrash("", _path(self.root, name)))
                     finally:
-                        os.close(lock)
+                        close_lock(lock)
         return TrashReport(tuple(report.removed), tuple(report.restored), tuple(report.kept))
 
     def _recover_folder(
@@ -143,7 +152,7 @@ class Trash:
                     report.kept.append(InTrash("", f"{folder.path}/{_TAKEN}/{number}"))
                 elif may_delete(entry.prefix, entry.claim.record) and folder.is_older(entry):
                     with suppress(FileExistsError):
-                        self.ballast.retried(partial(os.mkdir, _RECOVERED, dir_fd=own), always=True)
+                        self.ballast.retried(partial(make_folder, _RECOVERED, folder=own), always=True)
                     folder.doom(entry, _RECOVERED)
                 elif folder.restore(entry, entry.taken):
                     report.restored.append(entry.prefix)
@@ -181,11 +190,11 @@ class _Folder:
 
     def write_records(self, entries: Sequence[_Entry]) -> None:
         """Write what is to be taken away, and make the folders for it; returns when the disk has it."""
-        os.mkdir(_TAKEN, dir_fd=self.own)
+        make_folder(_TAKEN, folder=self.own)
         records = [
             asdict(each.claim) | {"prefix": each.prefix, "upto": _iso(each.claim.upto)} for each in entries
         ]
-        descriptor = os.open(_RECORDS, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=self.own)
+        descriptor = make_file(_RECORDS, folder=self.own)
         with os.fdopen(descriptor, "wb") as file:
             file.write(json.dumps(records).encode())
             file.flush()
@@ -315,7 +324,7 @@ class _Part:
     def take_away(self) -> None:
         """Rename the directories into the trash, and back if they are not ours to delete."""
         for shelf in self.shelves:
-            make = partial(os.mkdir, shelf, dir_fd=self._folder.own)
+            make = partial(make_folder, shelf, folder=self._folder.own)
             self._removal.ballast.retried(make, always=True)
         for number, entry in enumerate(self._entries):
             if self._removal.failure is not None:
@@ -394,7 +403,7 @@ def _new_folder(path: str) -> Iterator[_Folder]:
                 break
         try:
             try:
-                os.mkdir(name, dir_fd=trash)
+                make_folder(name, folder=trash)
             except OSError:
                 os.unlink(f"{name}.lock", dir_fd=trash)
                 raise
@@ -405,18 +414,16 @@ def _new_folder(path: str) -> Iterator[_Folder]:
                 finally:
                     folder.end()
         finally:
-            os.close(lock)
+            close_lock(lock)
 
 
 def _lock(trash: int, name: str) -> int | None:
     """Return the open and locked file of a folder; None while another process or thread has it."""
     file = f"{name}.lock"
     try:
-        lock = os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644, dir_fd=trash)
-    except OSError as refused:
-        if refused.errno in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:
-            return None  # a link, a folder or a socket: not made by us
-        raise
+        lock = open_lock(file, folder=trash)
+    except InvalidTableStateError:
+        return None  # a link, a folder or a socket: not made by us
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Whoever had it locked until now may have removed it: then it protects nothing.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from lance.fragment import write_fragments
 from tests.support.cleaning import ID, VersionedTable, with_versions
+from tests.support.roots import create
 
-from relance import AutoCleanup, CleanupPolicy, CleanupPolicyBuilder
+from relance import AutoCleanup, CleanupPolicy, CleanupPolicyBuilder, DirectoryNamespace
 from relance.errors import InvalidInputError, InvalidTableStateError, RelanceError, TableNotFoundError
 
 NOW = timedelta(0)
@@ -277,3 +280,35 @@ class TestAutoCleanup:
             with pytest.raises(RelanceError) as caught:
                 act()
             assert isinstance(caught.value, TableNotFoundError)
+
+
+@pytest.mark.parametrize("folder", ["_indices", "_indices/deep", "data/sub"])
+def test_link_inside_a_table_leads_no_cleanup_out_of_the_root(tmp_path: Path, folder: str) -> None:
+    catalog = DirectoryNamespace(root=str(tmp_path / "lake"))
+    create(catalog, "t")
+    outside = tmp_path / "outside" / "sub"
+    outside.mkdir(parents=True)
+    (outside / "canary").write_text("keep")
+    os.utime(outside / "canary", (1e9, 1e9))
+    link = tmp_path / "lake" / "t.lance" / folder
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(outside.parent)
+    with pytest.raises(InvalidTableStateError, match="link"):
+        catalog.cleanup_old_versions(["t"], older_than=NOW, delete_unverified=True)
+    assert (outside / "canary").read_text() == "keep"
+    link.unlink()
+    link.mkdir()  # an empty folder is no reason to refuse
+    catalog.cleanup_old_versions(["t"], older_than=NOW)
+
+
+def test_link_inside_the_manifest_leads_no_upkeep_out_of_the_root(tmp_path: Path) -> None:
+    catalog = DirectoryNamespace(root=str(tmp_path / "lake"))
+    create(catalog, "t")
+    outside = tmp_path / "outside" / "sub"
+    outside.mkdir(parents=True)
+    (outside / "canary").write_text("keep")
+    os.utime(outside / "canary", (1e9, 1e9))
+    (tmp_path / "lake" / "__manifest" / "_indices" / "link").symlink_to(outside.parent)
+    with pytest.raises(InvalidTableStateError, match="link"):
+        catalog.maintain_manifest()
+    assert (outside / "canary").read_text() == "keep"

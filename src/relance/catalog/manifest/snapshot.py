@@ -27,6 +27,7 @@ from relance.catalog.manifest.row import CONTROL, DROPPED_PREFIX, HEAD_ID, Objec
 from relance.catalog.manifest.store import ManifestConflictError, RowsSnapshot, is_sharing, one_per_id
 from relance.config import StorageOptions
 from relance.errors import InternalError
+from relance.forks import LANCE, note_use
 from relance.lance_io import lance_errors
 
 _T = TypeVar("_T")
@@ -52,6 +53,7 @@ def in_reader(work: Callable[[], _T]) -> _T:
     """Run work that scans a Lance table on a thread of ours."""
     if threading.current_thread().name.startswith(_READERS_NAME):
         return work()  # waiting for another one from here could wait for ever
+    note_use(LANCE)  # after a fork nobody would take the work
     return _READERS.submit(work).result()
 
 

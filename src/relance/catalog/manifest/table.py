@@ -65,6 +65,7 @@ from relance.errors import (
 )
 from relance.lance_io import lance_errors, open_at, transaction_at
 from relance.locations import MANIFEST_DIRECTORY, VERSIONS_DIRECTORY
+from relance.storage.links import require_no_links
 from relance.storage.protocol import ObjectStorage
 
 HEAD_ROWS = 256
@@ -199,6 +200,14 @@ class ManifestTable:
                 if not self._storage.which_exist([f"{MANIFEST_DIRECTORY}/{VERSIONS_DIRECTORY}/"]):
                     return None
         raise ConcurrentModificationError("too many concurrent changes to the manifest; retry")
+
+    def require_no_links(self) -> None:
+        """Check that a cleanup of the manifest deletes nothing outside the root.
+
+        Raises:
+            InvalidTableStateError: there is a link below the manifest's directory.
+        """
+        require_no_links(self._storage, MANIFEST_DIRECTORY)
 
     def has_versions_before(self, moment: datetime) -> bool:
         """Tell whether a version is older than this, in one listing."""

@@ -65,6 +65,7 @@ def keep_up(
         return UpkeepReport(merged, indexed, built)
     dataset = manifest.table.open_apart()
     assert dataset is not None  # a manifest is never removed
+    manifest.table.require_no_links()
     with manifest_errors(manifest.options):
         removed = dataset.cleanup_old_versions(older_than=keep_versions_for)
     return UpkeepReport(merged, indexed, built, removed.old_versions, removed.bytes_removed)

@@ -18,6 +18,7 @@ from relance.lance_io import lance_errors
 from relance.operations.cleaning.policy import DEFAULT_AGE, CleanupPolicy, Version
 from relance.operations.managed_versions import synchronise, version_keeper
 from relance.operations.targets import Target, open_for_writing
+from relance.storage.links import require_no_links
 
 NO_VERSION_IS_SO_OLD = timedelta(days=365 * 1000)
 """Has Lance remove no version, only files that were never committed."""
@@ -63,7 +64,12 @@ def with_rule(policy: CleanupPolicy, now: datetime) -> CleanupPolicy:
 def clean(
     context: Context, target: Target, chosen: list[int], policy: CleanupPolicy, *, dry_run: bool
 ) -> RemovalStats:
-    """Remove the chosen versions of an opened table, and files that were never committed."""
+    """Remove the chosen versions of an opened table, and files that were never committed.
+
+    Raises:
+        InvalidTableStateError: there is a link below the table's directory; nothing was removed.
+    """
+    require_no_links(context.storage, target.found.directory)
     with lance_errors(f"table id '{target.found.table_id}'", target.options):
         stats = _clean(target.dataset, chosen, policy, dry_run=dry_run)
     if chosen and not dry_run:

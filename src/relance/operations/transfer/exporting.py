@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -100,23 +100,16 @@ def export_table(
         raise InvalidInputError(f"there is no folder {str(place.parent)!r}")
     place = place.resolve()  # what a link leads to is written anew, not the link
     reader = scan(context, parts, chosen)
-    handle, partial = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    partial = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as sink:
+        with open(partial, "xb") as sink:
             rows = write_rows(reader, sink, kind, progress=progress)
-        os.chmod(partial, 0o666 & ~_umask())
         os.replace(partial, place)
     except BaseException:
         with suppress(OSError):
             os.unlink(partial)
         raise
     return Exported(path, kind, rows)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_rows(

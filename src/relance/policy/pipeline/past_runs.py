@@ -37,6 +37,7 @@ from relance.policy.pipeline.history_rows import (
     run_row,
 )
 from relance.policy.records import ActionRecord, Outcome, RunRecord
+from relance.storage.links import require_no_links
 
 HISTORY_DIRECTORY = f"{POLICY_DIRECTORY}/history"
 
@@ -116,6 +117,7 @@ class History:
         dataset = self._open()
         if dataset is None:
             return
+        require_no_links(self._context.storage, HISTORY_DIRECTORY)
         with lance_errors(_WHAT, self._options):
             if len(dataset.get_fragments()) >= _MANY_FRAGMENTS:
                 dataset.optimize.compact_files()
