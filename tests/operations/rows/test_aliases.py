@@ -12,7 +12,7 @@ from tests.support.jobs.lakes import JobLake
 from tests.support.lakes import QUIET, Lake
 from tests.support.modes import MANIFEST_MODES, V1
 
-from relance.errors import ConcurrentModificationError, RelanceError
+from relance.errors import RelanceError
 from relance.maintenance.removal.expired_drops import PurgeDropped
 
 
@@ -23,16 +23,14 @@ def register_natively(lake: Lake, name: str, location: str) -> None:
     )
 
 
-def _purge_in_tasks(
+def _purge_by_job(
     lake: Lake, mode: dict[str, str], *paths: str
 ) -> dict[tuple[str, ...], RelanceError | None]:
-    results = JobLake(lake.uri, mode, settings=QUIET).run(
-        IN_TASKS, *(tuple(path.split("/")) for path in paths)
-    )
+    results = JobLake(lake.uri, mode, settings=QUIET).run(JOB, *(tuple(path.split("/")) for path in paths))
     return {result.table: result.error for result in results}
 
 
-IN_TASKS = PurgeDropped(force=True, giant_files=0)
+JOB = PurgeDropped(force=True)
 SPELLINGS = ["{0}", "./{0}", "{0}/", ".//{0}", "{0}/data", "{0}//data"]
 
 
@@ -81,9 +79,9 @@ def test_purge_of_an_alias_keeps_a_table_that_only_directories_know(
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("in_tasks", [False, True])
+@pytest.mark.parametrize("by_job", [False, True])
 def test_purge_without_the_manifest_keeps_the_files_of_an_alias_in_it(
-    spelling: str, in_tasks: bool, compatible: Lake
+    spelling: str, by_job: bool, compatible: Lake
 ) -> None:
     plain = compatible.open(V1)
     make(plain, "t", 1)
@@ -93,8 +91,8 @@ def test_purge_without_the_manifest_keeps_the_files_of_an_alias_in_it(
     drop(plain, "t")
     drop(plain, "u")
     before = {key for key in compatible.table_files() if key.startswith("t.lance")}
-    if in_tasks:
-        errors = _purge_in_tasks(compatible, V1, "t", "u")
+    if by_job:
+        errors = _purge_by_job(compatible, V1, "t", "u")
     else:
         would = plain.purge_tables([["t"], ["u"]], force=True, dry_run=True)
         errors = {result.id: result.error for result in plain.purge_tables([["t"], ["u"]], force=True)}
@@ -107,7 +105,7 @@ def test_purge_without_the_manifest_keeps_the_files_of_an_alias_in_it(
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_purge_in_tasks_keeps_the_files_of_a_live_alias(spelling: str, lake: Lake) -> None:
+def test_purge_job_keeps_the_files_of_a_live_alias(spelling: str, lake: Lake) -> None:
     catalog = lake.open()
     spaces(catalog, "a")
     make(catalog, "a/t", 1)
@@ -115,23 +113,21 @@ def test_purge_in_tasks_keeps_the_files_of_a_live_alias(spelling: str, lake: Lak
     register_natively(lake, "alias", spelling.format(place))
     drop(lake.open(), "a/t")
     before = {key for key in lake.table_files() if key.startswith(place)}
-    _purge_in_tasks(lake, lake.mode, "a/t")
+    _purge_by_job(lake, lake.mode, "a/t")
     assert {key for key in lake.table_files() if key.startswith(place)} == before
 
 
-def test_purge_in_tasks_deletes_nothing_after_a_table_was_registered_at_its_files(lake: Lake) -> None:
+def test_purge_job_deletes_nothing_after_a_table_was_registered_at_its_files(lake: Lake) -> None:
     catalog = lake.open()
     spaces(catalog, "a")
     make(catalog, "a/t", 1)
     place = directory(lake, "a/t")
     drop(lake.open(), "a/t")
     context = context_of(lake.open())
-    plan = IN_TASKS.plan(context, ("a", "t"))
+    plan = JOB.plan(context, ("a", "t"))
     assert plan is not None
     register_natively(lake, "alias", place)
-    for task in plan.tasks:
-        with pytest.raises(ConcurrentModificationError, match="also belong to another table"):
-            task.run(context)
+    plan.finish(context, [])
     assert_whole(lake.open(), "alias", 1)
 
 
