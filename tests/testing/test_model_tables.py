@@ -20,7 +20,13 @@ from relance.errors import ConcurrentModificationError, RelanceError
 from relance.lance_io import LanceTables, PylanceTables, StagedData, VersionTakenError, WrittenData
 from relance.storage.local_disk import LocalDiskStorage
 from relance.storage.protocol import ObjectStorage
-from relance.testing.model_tables import ModelTables, ModelVersion, encode_version, key_of_version
+from relance.testing.model_tables import (
+    ModelTables,
+    ModelVersion,
+    encode_version,
+    key_of_version,
+    write_file,
+)
 
 OPTIONS = StorageOptions()
 TIMEOUT = timedelta(minutes=1)
@@ -70,7 +76,7 @@ def append_foreign(
     def append(value: int) -> None:
         if isinstance(lance_tables, ModelTables):
             head = lance_tables.head(DIRECTORY)
-            file = lance_tables.write_file(DIRECTORY, new_nonce(), value)
+            file = write_file(storage, DIRECTORY, new_nonce(), value)
             body = encode_version(ModelVersion("another client's", value, (file,), ours=False))
             storage.create(key_of_version(DIRECTORY, 1 if head is None else head.version + 1), body)
         else:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from relance.locations import CONTROL_SUFFIX, DEREGISTERED_FILE, MARKER_SUFFIX, RESERVED_FILE, table_file
-from relance.testing.model_tables import ModelVersion, decode_version
+from relance.testing.model_tables import ModelVersion, decode_version, missing_files
 
 Name = tuple[Any, ...]
 """('none',), ('live', data, rowed), ('declared', rowed), ('dropped', what), ('taken', what is at home) or
@@ -313,7 +313,7 @@ def decide(objects: Mapping[str, tuple[bytes, datetime]], name: str, *, late: ti
         shown = ("live", versions[-1][1].data) if versions else "declared"
         if read_as.get("state") == "purged" and not any(not version.ours for _, version in versions):
             shown = None
-    missing = tuple(file for file in versions[-1][1].files if file not in objects) if versions else ()
+    missing = missing_files(objects, f"{name}.lance", versions[-1][1]) if versions else ()
     return Decided(kind, state, strict, holds, shown, missing)
 
 

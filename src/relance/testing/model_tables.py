@@ -7,7 +7,7 @@ holds it against pylance.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -27,6 +27,7 @@ class ModelVersion:
     token: str
     data: Any
     files: tuple[str, ...]
+    """Names of its data files, below `data/`: as in Lance, a copy of the directory is a table of its own."""
     ours: bool = True
     """Whether the transaction has the property that Relance's lifecycle gives it."""
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -57,6 +58,24 @@ def read_version(storage: ObjectStorage, key: str) -> ModelVersion:
     return decode_version(storage.read(key).body)
 
 
+def data_key(directory: str, name: str) -> str:
+    """Return the key of a data file."""
+    return f"{directory}/data/{name}"
+
+
+def write_file(storage: ObjectStorage, directory: str, token: str, data: Any) -> str:
+    """Write a data file and return its name."""
+    name = f"{token}.lance"
+    storage.create(data_key(directory, name), json.dumps(data).encode())
+    return name
+
+
+def missing_files(objects: Container[str], directory: str, version: ModelVersion) -> tuple[str, ...]:
+    """Return the keys of a version's data files that are not among the objects."""
+    keys = (data_key(directory, name) for name in version.files)
+    return tuple(key for key in keys if key not in objects)
+
+
 def key_of_version(directory: str, version: int) -> str:
     """Return the key of a version's manifest."""
     return manifest_key(directory, None, version, NamingScheme.V2)
@@ -78,18 +97,11 @@ class ModelTables:
     ) -> StagedData:
         if isinstance(data, WrittenData):
             require_written(self._storage, directory, data)
-            files = tuple(f"{directory}/data/{each}" for each in sorted(data.files))
-            return StagedData(token, (), ModelVersion(token, data.schema, files))
+            return StagedData(token, (), ModelVersion(token, data.schema, tuple(sorted(data.files))))
         if not version and list_manifests(self._storage, directory, None):
             raise VersionTakenError("dataset already exists")
-        file = self.write_file(directory, token, data)
-        return StagedData(token, (file,), ModelVersion(token, data, (file,)))
-
-    def write_file(self, directory: str, token: str, data: Any) -> str:
-        """Write a data file and return its key."""
-        file = f"{directory}/data/{token}.lance"
-        self._storage.create(file, json.dumps(data).encode())
-        return file
+        name = write_file(self._storage, directory, token, data)
+        return StagedData(token, (data_key(directory, name),), ModelVersion(token, data, (name,)))
 
     def commit(
         self, directory: str, staged: StagedData, *, version: int, timeout: timedelta, options: StorageOptions

@@ -333,12 +333,12 @@ class _Late:
     """A lease that begins when it is first looked at: once the claims were sent."""
 
     def __init__(self, context: Any) -> None:
-        self._context = context
+        self._opened = context
         self._lease: Lease | None = None
 
     def __getattr__(self, name: str) -> Any:
         if self._lease is None:
-            self._lease = begin_lease(self._context)
+            self._lease = begin_lease(self._opened)
         return getattr(self._lease, name)
 
 

@@ -83,6 +83,7 @@ from relance.testing.model_tables import (
     ModelVersion,
     encode_version,
     key_of_version,
+    write_file,
 )
 from relance.testing.requests import Request
 
@@ -216,8 +217,7 @@ def _list_versions(storage: ObjectStorage) -> list[int]:
 
 def _write_version(client: Client, number: int, data: str) -> str:
     token = f"native{client.index}"
-    file = f"{HOME}/data/{token}.lance"
-    client.storage.create(file, json.dumps(data).encode())
+    file = write_file(client.storage, HOME, token, data)
     manifest = encode_version(ModelVersion(token, data, (file,), ours=False))
     try:
         client.storage.create(key_of_version(HOME, number), manifest)

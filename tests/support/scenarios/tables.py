@@ -46,6 +46,7 @@ from relance.testing.explorer import (
 )
 from relance.testing.lifecycle_model import REFUSED, versions_in
 from relance.testing.model_rows import MODEL_KEY, ModelManifest
+from relance.testing.model_tables import missing_files
 from relance.testing.requests import Request
 
 NAMESPACED, V2_ONLY, ROOT = "namespace", "V2", "root"
@@ -409,7 +410,7 @@ def _data(store: Store, directory: str, wrong: list[str]) -> Any:
         if directory != ELSEWHERE:
             wrong.append(f"a row leads to '{directory}', where no version is")
         return ELSEWHERE
-    missing = [file for file in versions[-1].files if file not in bodies]
+    missing = missing_files(bodies, directory, versions[-1])
     if missing:
         wrong.append(f"files of a table are gone: {missing}")
     return versions[-1].data
