@@ -55,7 +55,13 @@ from relance.errors import (
     UnsupportedOperationError,
 )
 from relance.identifiers import DELIMITER, TableId, parse_namespace_id
-from relance.locations import RESERVED_FILE, VERSIONS_DIRECTORY, table_directory, table_location
+from relance.locations import (
+    RESERVED_FILE,
+    TABLE_SUFFIX,
+    VERSIONS_DIRECTORY,
+    table_directory,
+    table_location,
+)
 from relance.storage.at_once import map_at_once
 from relance.storage.protocol import ObjectStorage
 
@@ -687,9 +693,15 @@ def require_free(context: Context, snapshot: Snapshot, table_id: TableId) -> Non
 
 def new_directory(table_id: TableId) -> str:
     """Return the name of a directory that no table ever had."""
-    name = f"{secrets.token_hex(4)}_{table_id}"
+    return hashed_directory(secrets.token_hex(4), table_id)
+
+
+def hashed_directory(digest: str, table_id: TableId) -> str:
+    """Return the name of a table's directory outside its home."""
     # A file name has its limit and an id of many parts has not; the row says where the table is.
-    return name.encode()[:MAX_DIRECTORY_BYTES].decode(errors="ignore")
+    name = f"{digest}_{table_id}".encode()[:MAX_DIRECTORY_BYTES].decode(errors="ignore")
+    # Whoever lists directories would take one with this ending for the home of a root table.
+    return f"{name}_" if name.endswith(TABLE_SUFFIX) else name
 
 
 def remove_unknown(context: Context, directory: str) -> None:
