@@ -101,6 +101,37 @@ def plan(
         InvalidInputError: an id or the engine cannot be used.
     """
     reference = ref_of(catalog)
+    run = new_run(open_catalog(reference).clock.now())
+    return plan_of_run(
+        reference,
+        policy,
+        run=run,
+        only=only,
+        kinds=kinds,
+        engine=engine,
+        spark=spark,
+        actor=actor,
+        progress=progress,
+    )
+
+
+def plan_of_run(
+    reference: CatalogRef,
+    policy: Policy,
+    *,
+    run: str,
+    only: Sequence[Sequence[str]] | None,
+    kinds: Iterable[Kind] | None,
+    engine: Engine | str,
+    spark: Runner | None,
+    actor: str | None,
+    progress: Report | None,
+) -> RunPlan:
+    """Return a plan under the name of a run that may hold the lake already.
+
+    Raises:
+        InvalidInputError: an id or the engine cannot be used.
+    """
     context = open_catalog(reference)
     chosen = None if only is None else {tuple(table_id_of(context, each).parts) for each in only}
     now = context.clock.now()
@@ -112,7 +143,6 @@ def plan(
         gathering.add(each.facts, each.directory)
     if chosen is None:
         gathering.take(evaluate_root(policy, now), Seen())
-    run = new_run(now)
     steps = _dry_runs(reference, choice, run, in_order(gathering.actions), progress)
     steps += tuple(
         _refused(number, *each)
