@@ -114,3 +114,33 @@ def test_run_record_round_trips_through_json(lake: PolicyLake) -> None:
     record = run_policy(lake.catalog, the_policy())
     assert decode(RunRecord, encode(record), "record") == record
     assert record.state is RunState.DONE
+
+
+def test_policy_hash_changes_with_the_policy_not_with_its_layout() -> None:
+    compact = """[[rules]]
+name = "a"
+tables = "**"
+compact = { min_fragments = 2 }
+protect = true
+"""
+    commented = """# Agreed on 2026-11-01.
+
+[[rules]]
+name = "a"  # the only one
+protect = true
+tables = ["**"]
+
+[rules.compact]
+min_fragments = 2
+"""
+    plain = policy_hash(the_policy(compact))
+    assert policy_hash(the_policy(commented)) == plain
+    for changed in (
+        compact.replace("2", "3"),
+        compact.replace('"a"', '"b"'),
+        compact.replace("protect = true", "protect = false"),
+        compact.replace("**", "*"),
+        compact + "[limits]\nmax_tables = 1\n",
+        compact + 'window = "22:00-06:00"\n',
+    ):
+        assert policy_hash(the_policy(changed)) != plain, changed

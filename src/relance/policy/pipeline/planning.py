@@ -22,7 +22,7 @@ from relance.maintenance.runner import Runner, open_catalog
 from relance.maintenance.work import CatalogRef, Result
 from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Action, Kind
-from relance.policy.codec import digest
+from relance.policy.codec import digest, dumps, encode
 from relance.policy.evaluate import Decision, decisions, evaluate_root
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.model import Policy
@@ -309,7 +309,8 @@ def new_run(now: datetime) -> str:
 
 def policy_hash(policy: Policy) -> str:
     """Return what tells what a policy says from what others say, whatever the file looks like."""
-    return digest(repr((policy.rules, policy.limits)))
+    rules = [replace(rule, line=0) for rule in policy.rules]  # a comment moves the lines below it
+    return digest(dumps(encode([rules, policy.limits])))
 
 
 def this_actor() -> str:
