@@ -378,7 +378,7 @@ def test_overlapping_rules_are_decided_deterministically(document: Document, fac
     found = explain(policy(text), facts, NOW)
     assert found == explain(policy(text), facts, NOW)
     assert evaluate(policy(text), facts, NOW) == found.actions
-    kinds = [list(Kind).index(each.kind) for each in found.actions]
+    kinds = [[*map(str, Kind)].index(each.kind) for each in found.actions]
     assert kinds == sorted(set(kinds))
     matching = [each.rule for each in found.matches if each.matches]
     properties = dict(facts.properties)

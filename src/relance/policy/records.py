@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from relance.maintenance.work import Effect, Estimate
-from relance.policy.actions import Action
+from relance.policy.actions import Action, Unknown
 from relance.policy.facts import TableFacts
 
 
@@ -41,7 +41,7 @@ class ActionRecord:
     """One action of a run."""
 
     action: Action
-    outcome: Outcome
+    outcome: Outcome | Unknown
     planned: Estimate | None = None
     effect: Effect | None = None
     error: str | None = None
@@ -82,7 +82,7 @@ class RunRecord:
     """The file's name."""
     actor: str
     """Who ran it: user@host, or as told."""
-    state: RunState
+    state: RunState | Unknown
     engine: str
     """Where it ran, and why there."""
     started_at: datetime

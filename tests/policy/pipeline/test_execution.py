@@ -16,12 +16,12 @@ from tests.support.roots import ipc
 from relance.errors import InvalidInputError
 from relance.maintenance.execute import Progress
 from relance.policy import history, plan, run, run_policy, run_record, runs
-from relance.policy.actions import Kind
+from relance.policy.actions import AnyKind, Kind
 from relance.policy.pipeline.planning import RunPlan
 from relance.policy.records import Outcome, RunRecord, RunState
 
 
-def _keys(record: RunRecord, outcome: Outcome) -> set[tuple[Kind, tuple[str, ...], str]]:
+def _keys(record: RunRecord, outcome: Outcome) -> set[tuple[AnyKind, tuple[str, ...], str]]:
     return {key for key, each in outcomes(record).items() if each is outcome}
 
 

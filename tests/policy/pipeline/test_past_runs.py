@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import lance
+import pyarrow as pa
 import pytest
 from tests.support.patches import substitute
 from tests.support.policy.lakes import OLD_ROWS, PolicyLake, the_policy
 
-from relance.errors import InvalidTableStateError
+from relance.errors import InvalidInputError, InvalidTableStateError
 from relance.policy import history, plan, run, run_policy, run_record, runs
-from relance.policy.actions import Action, Kind
+from relance.policy.actions import Action, Kind, Unknown
 from relance.policy.codec import decode, encode
 from relance.policy.pipeline.history_rows import RunHead
 from relance.policy.pipeline.past_runs import HISTORY_DIRECTORY, History
+from relance.policy.pipeline.plan_file import decode_plan, encode_plan
 from relance.policy.pipeline.planning import policy_hash
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState
+from relance.policy.report import lines_of, summary, to_html
 
 HEAD = RunHead("run", "me@here", "policy.toml", "hash", "local")
 
@@ -144,3 +148,64 @@ min_fragments = 2
         compact + 'window = "22:00-06:00"\n',
     ):
         assert policy_hash(the_policy(changed)) != plain, changed
+
+
+@pytest.fixture
+def newer(lake: PolicyLake) -> tuple[PolicyLake, RunRecord]:
+    """A lake of which a newer release did some of the work, in words that this release does not know."""
+    record = run_policy(lake.catalog, the_policy())
+    dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
+    rows = [each for each in dataset.to_table().to_pylist() if each["number"] is not None]
+    written = {"run": record.run, "at": datetime.now(UTC), "kind": "vacuum"}
+    added = [
+        {**rows[0], **written, "number": 90, "error": "too warm", "outcome": Outcome.FAILED.value},
+        {**rows[0], **written, "number": 91, "outcome": "postponed"},
+    ]
+    lance.write_dataset(pa.Table.from_pylist(added, dataset.schema), dataset.uri, mode="append")
+    return lake, record
+
+
+def test_actions_of_a_newer_release_are_listed_under_their_own_words(
+    newer: tuple[PolicyLake, RunRecord],
+) -> None:
+    lake, record = newer
+    kept = history(lake.catalog)
+    assert len(kept) == len(record.actions) + 2
+    shown = {(str(each.record.action.kind), str(each.record.outcome)) for each in kept if each.number >= 90}
+    assert shown == {("vacuum", "failed"), ("vacuum", "postponed")}
+    assert {each.record.action.kind.value for each in history(lake.catalog, failed=True)} == {"vacuum"}
+
+
+def test_run_with_actions_of_a_newer_release_is_reported(newer: tuple[PolicyLake, RunRecord]) -> None:
+    lake, record = newer
+    kept = run_record(lake.catalog)
+    assert kept is not None
+    assert len(kept.actions) == len(record.actions) + 2
+    assert decode(RunRecord, encode(kept), "record") == kept
+    text = "\n".join(lines_of(summary(kept)))
+    assert "failed: vacuum" in text
+    page = to_html(kept)
+    assert "postponed" in page
+    assert "too warm" in page
+
+
+def test_run_in_a_state_of_a_newer_release_is_listed_and_reported(lake: PolicyLake) -> None:
+    record = run_policy(lake.catalog, the_policy())
+    dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
+    dataset.update({"state": "'paused'"}, where="number IS NULL")
+    (found,) = runs(lake.catalog)
+    assert found.state.value == "paused"
+    kept = run_record(lake.catalog, record.run)
+    assert kept is not None
+    assert "paused" in to_html(kept)
+    assert "paused" in "\n".join(lines_of(summary(kept)))
+
+
+def test_saved_plan_with_a_kind_of_a_newer_release_is_refused(lake: PolicyLake) -> None:
+    made = plan(lake.catalog, the_policy())
+    step = made.steps[0]
+    changed = replace(made, steps=(replace(step, action=replace(step.action, kind=Unknown("vacuum"))),))
+    with pytest.raises(
+        InvalidInputError, match="has the action kind 'vacuum', which this release does not support"
+    ):
+        decode_plan(encode_plan(changed), what="plan 'x.json'")

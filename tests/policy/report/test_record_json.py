@@ -160,7 +160,7 @@ def test_record_in_another_format_is_refused_with_advice(version: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (["state"], "dreaming"),
+        (["state"], 3),
         (["started_at"], "2026-03-01T02:00:00"),
         (["started_at"], 5),
         (["before"], None),
@@ -170,7 +170,7 @@ def test_record_in_another_format_is_refused_with_advice(version: Any) -> None:
         (["actions", 0, "duration"], 10**30),
         (["actions", 0, "action", "table"], [1]),
         (["actions", 0, "action", "settings"], {"x": None}),
-        (["actions", 0, "action", "kind"], "explode"),
+        (["actions", 0, "action", "kind"], ["explode"]),
         (["changes", 0, "before", "properties"], [["a"]]),
         (["changes", 0, "before", "protected"], 1),
     ],

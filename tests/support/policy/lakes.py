@@ -15,7 +15,7 @@ from tests.support.policy.policies import policy
 from tests.support.roots import ipc
 
 from relance.maintenance.runner import ThreadRunner
-from relance.policy.actions import Kind
+from relance.policy.actions import AnyKind, Unknown
 from relance.policy.facts import TableFacts
 from relance.policy.model import Policy
 from relance.policy.pipeline.gather import gather
@@ -130,7 +130,7 @@ def the_policy(text: str = POLICY) -> Policy:
     return policy(text)
 
 
-def outcomes(record: RunRecord) -> dict[tuple[Kind, tuple[str, ...], str], Outcome]:
+def outcomes(record: RunRecord) -> dict[tuple[AnyKind, tuple[str, ...], str], Outcome | Unknown]:
     """Return what became of each action of a run."""
     return {
         (each.action.kind, each.action.table, str(each.action.settings.get("deletion_id", ""))): each.outcome

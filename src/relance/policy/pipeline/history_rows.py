@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from relance.identifiers import DELIMITER
 from relance.maintenance.work import Effect, Estimate, Figures
-from relance.policy.actions import Action, Kind
+from relance.policy.actions import Action, Kind, Unknown, known_or_text
 from relance.policy.codec import decode, dumps, encode
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
 
@@ -79,7 +79,7 @@ class RunEntry:
     """One run of the past."""
 
     head: RunHead
-    state: RunState
+    state: RunState | Unknown
     started_at: datetime
     ended_at: datetime | None
     message: str = ""
@@ -130,7 +130,7 @@ def action_row(head: RunHead, number: int, record: ActionRecord, now: datetime) 
 def record_of(row: Mapping[str, Any]) -> ActionRecord:
     """Return the action of a row."""
     action = Action(
-        kind=Kind(row["kind"]),
+        kind=known_or_text(Kind, row["kind"]),
         table=tuple(row["table"].split(DELIMITER)) if row["table"] else (),
         rule=row["rule"],
         why=row["why"],
@@ -150,7 +150,7 @@ def record_of(row: Mapping[str, Any]) -> ActionRecord:
         )
     return ActionRecord(
         action,
-        Outcome(row["outcome"]),
+        known_or_text(Outcome, row["outcome"]),
         planned,
         effect,
         row["error"],
@@ -163,7 +163,7 @@ def run_entry(row: Mapping[str, Any]) -> RunEntry:
     """Return the run of a row."""
     return RunEntry(
         head_of(row),
-        RunState(row["state"]),
+        known_or_text(RunState, row["state"]),
         row["started_at"].astimezone(UTC),
         None if row["ended_at"] is None else row["ended_at"].astimezone(UTC),
         row["error"] or "",

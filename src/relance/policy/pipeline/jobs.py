@@ -19,7 +19,7 @@ from relance.maintenance import (
 )
 from relance.maintenance.work import Job
 from relance.operations.cleaning.policy import CleanupPolicy
-from relance.policy.actions import Action, Kind
+from relance.policy.actions import Action, AnyKind, Kind
 from relance.policy.pipeline.catalog_jobs import SetDropTtl, SetProtection
 
 
@@ -113,7 +113,7 @@ def _known(settings: dict[str, Any], *names: str) -> dict[str, Any]:
     return settings
 
 
-_JOBS: dict[Kind, Callable[[dict[str, Any], Around], Job]] = {
+_JOBS: dict[AnyKind, Callable[[dict[str, Any], Around], Job]] = {
     Kind.PROTECT: _protect,
     Kind.DROP_TTL: _drop_ttl,
     Kind.DELETE_ROWS: _delete_rows,

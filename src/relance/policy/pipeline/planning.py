@@ -21,7 +21,7 @@ from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
 from relance.maintenance.runner import Runner, open_catalog
 from relance.maintenance.work import CatalogRef, Result
 from relance.namespace import DirectoryNamespace
-from relance.policy.actions import Action, Kind
+from relance.policy.actions import Action, AnyKind, Kind
 from relance.policy.codec import digest, dumps, encode
 from relance.policy.evaluate import Decision, decisions, evaluate_root
 from relance.policy.facts import TableFacts, TableState
@@ -201,7 +201,7 @@ class _Gathering:
         self.actions += [(each, seen) for each in chosen]
         return bool(chosen)
 
-    def _wants(self, kind: Kind) -> bool:
+    def _wants(self, kind: AnyKind) -> bool:
         return self._kinds is None or kind in self._kinds
 
     @property
@@ -260,8 +260,8 @@ def _seen_by(step: Step, result: Result) -> Step:
 
 def _related(steps: Sequence[Step]) -> tuple[Step, ...]:
     """Say which steps follow from others, and leave out what comes after one that failed."""
-    planned: dict[tuple[str, ...], list[Kind]] = {}
-    failed: dict[object, Kind] = {}
+    planned: dict[tuple[str, ...], list[AnyKind]] = {}
+    failed: dict[object, AnyKind] = {}
     related: list[Step] = []
     for step in steps:
         if step.outcome is Outcome.PLANNED and step.subject in failed:
@@ -275,7 +275,7 @@ def _related(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(related)
 
 
-def after_failure(step: Step, failed: Kind) -> Step:
+def after_failure(step: Step, failed: AnyKind) -> Step:
     """Return a step that is not done because an earlier one of its table failed."""
     return replace(step, outcome=Outcome.SKIPPED, error=f"{failed} failed on the same table")
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from relance import amounts
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.records import RunRecord
-from relance.policy.report.run_summary import KIND_NAMES, kinds_of, name_of
+from relance.policy.report.run_summary import kind_name, kinds_of, name_of
 
 TOP = 20
 """How many tables a plot names; the rest is told in a sentence."""
@@ -81,8 +81,7 @@ def freed_by_kind(record: RunRecord) -> Chosen:
     kinds = [each for each in kinds_of(record) if each.bytes]
     return Chosen(
         tuple(
-            Bar(KIND_NAMES[each.kind], each.bytes, note=amounts.plural(each.tables, "table"))
-            for each in kinds
+            Bar(kind_name(each.kind), each.bytes, note=amounts.plural(each.tables, "table")) for each in kinds
         )
     )
 
