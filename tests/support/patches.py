@@ -171,6 +171,7 @@ PATCHED = {
     "policy_run.end_plan": "relance.policy.pipeline.execution:end",
     "policy_run.execution": "relance.policy.pipeline.runs:Execution",
     "policy_plan.new_run": "relance.policy.pipeline.planning:new_run",
+    "policy_plan.kept_dropped": "relance.policy.pipeline.planning:_KEPT_DROPPED",
     "policy_runs.new_run": "relance.policy.pipeline.runs:new_run",
     "policy_steps.plan": "relance.policy.pipeline.steps:StepsJob.plan",
     "policy_steps.tables_together": "relance.policy.pipeline.steps:TOGETHER",

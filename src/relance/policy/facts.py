@@ -53,3 +53,9 @@ class TableFacts:
         deleted = self.deleted_rows or 0
         stored = (self.rows or 0) + deleted
         return deleted / stored if stored else 0.0
+
+
+def expiry_order(facts: TableFacts) -> tuple[bool, float, tuple[str, ...]]:
+    """Return the key that sorts dropped tables: first those that expire first, last those that never do."""
+    expires = facts.purge_after
+    return expires is None, 0.0 if expires is None else expires.timestamp(), facts.table

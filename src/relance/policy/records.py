@@ -72,6 +72,15 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class MoreDropped:
+    """Dropped tables without an action that a plan or a record only counts."""
+
+    tables: int = 0
+    due: int = 0
+    """How many of them could have been purged when the run was planned."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """One run of a policy over a lake."""
 
@@ -91,6 +100,7 @@ class RunRecord:
     after: Totals | None
     actions: tuple[ActionRecord, ...]
     changes: tuple[TableChange, ...]
-    """Only tables with an action, all that are dropped, and all that could not be read."""
+    """Only tables with an action, and the dropped tables that expire first."""
     message: str = ""
     """Why it was refused or failed."""
+    more_dropped: MoreDropped = MoreDropped()

@@ -19,7 +19,7 @@ from relance.policy.pipeline.history_rows import RunHead
 from relance.policy.pipeline.past_runs import HISTORY_DIRECTORY, History
 from relance.policy.pipeline.plan_file import decode_plan, encode_plan
 from relance.policy.pipeline.planning import policy_hash
-from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState
+from relance.policy.records import ActionRecord, MoreDropped, Outcome, RunRecord, RunState
 from relance.policy.report import lines_of, summary, to_html
 
 HEAD = RunHead("run", "me@here", "policy.toml", "hash", "local")
@@ -209,3 +209,39 @@ def test_saved_plan_with_a_kind_of_a_newer_release_is_refused(lake: PolicyLake) 
         InvalidInputError, match="has the action kind 'vacuum', which this release does not support"
     ):
         decode_plan(encode_plan(changed), what="plan 'x.json'")
+
+
+def test_run_keeps_the_dropped_tables_that_expire_first_and_counts_the_others(
+    lake: PolicyLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    substitute(monkeypatch, "policy_plan.kept_dropped", 2)
+    for number, days in enumerate((9, 3, 7, 5)):
+        lake.make(f"w{number}")
+        lake.catalog.drop_table({"id": [f"w{number}"], "context": {"ttl_ms": f"{days}d"}})
+    record = run_policy(lake.catalog, the_policy("[defaults]\npurge = true\n"))
+    waiting = [each.before.table for each in record.changes if each.after is not None]
+    assert waiting == [("w1",), ("w3",)]
+    purged = {each.action.table for each in record.actions}
+    assert (
+        {each.before.table for each in record.changes} - set(waiting)
+        == purged
+        == {("gone",), ("prod", "old")}
+    )
+    assert record.more_dropped == MoreDropped(tables=3, due=0), "w0, w2 and kept"
+    assert record.after is not None
+    assert record.after.dropped == 5
+    assert run_record(lake.catalog) == record
+    page = to_html(record)
+    assert "3 more dropped tables waiting." in page
+    only = run_policy(lake.catalog, the_policy("[defaults]\nprotect = true\n"))
+    assert (len(only.changes), only.more_dropped.tables) == (2 + len(only.actions), 3)
+
+
+def test_expired_tables_that_are_only_counted_are_reported_as_due(
+    lake: PolicyLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    substitute(monkeypatch, "policy_plan.kept_dropped", 1)
+    made = plan(lake.catalog, the_policy('[defaults]\ndrop_ttl = "30d"\n'))
+    assert made.more_dropped == MoreDropped(tables=2, due=1)
+    assert decode_plan(encode_plan(made), what="it") == made
+    assert "2 more dropped tables waiting; at least 1 of them are due now." in to_html(made.record)

@@ -16,7 +16,15 @@ from relance.errors import InvalidInputError
 from relance.maintenance.work import Effect, Estimate, Figures
 from relance.policy.actions import Action, Kind
 from relance.policy.facts import TableFacts
-from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
+from relance.policy.records import (
+    ActionRecord,
+    MoreDropped,
+    Outcome,
+    RunRecord,
+    RunState,
+    TableChange,
+    Totals,
+)
 from relance.policy.report import FORMAT, from_json, to_json
 
 names = st.lists(st.text(max_size=8) | st.sampled_from(HOSTILE_NAMES), max_size=3).map(tuple)
@@ -132,16 +140,18 @@ def test_json_format_of_a_record_is_stable() -> None:
         ],
         "changes": [{"before": _facts(), "after": None}],
         "message": "",
+        "more_dropped": {"tables": 0, "due": 0},
     }
 
 
 def test_records_of_older_and_newer_writers_are_read() -> None:
     document = to_json(night(2))
-    del document["message"], document["changes"][0]["before"]["unindexed_rows"]
+    del document["message"], document["more_dropped"], document["changes"][0]["before"]["unindexed_rows"]
     document["added_later"] = 1
     document["actions"][0]["action"]["added_later"] = [1]
     record = from_json(document)
     assert record.message == ""
+    assert record.more_dropped == MoreDropped()
     assert record.changes[0].before.unindexed_rows is None
 
 

@@ -14,7 +14,15 @@ from relance.identifiers import DELIMITER
 from relance.maintenance.work import Effect, Estimate, Figures
 from relance.policy.actions import Action, Kind, Unknown, known_or_text
 from relance.policy.codec import decode, dumps, encode
-from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
+from relance.policy.records import (
+    ActionRecord,
+    MoreDropped,
+    Outcome,
+    RunRecord,
+    RunState,
+    TableChange,
+    Totals,
+)
 
 FORMAT = "1"
 
@@ -198,9 +206,17 @@ def past_run(row: Mapping[str, Any], actions: Mapping[int, ActionRecord], *, roo
         actions=tuple(actions[number] for number in sorted(actions)),
         changes=tuple(decode(TableChange, each, "changes") for each in detail.get("changes", ())),
         message=entry.message,
+        more_dropped=decode(MoreDropped, detail.get("more_dropped", {}), "more_dropped"),
     )
 
 
 def _detail(record: RunRecord) -> str:
     after = None if record.after is None else encode(record.after)
-    return dumps({"before": encode(record.before), "after": after, "changes": encode(record.changes)})
+    return dumps(
+        {
+            "before": encode(record.before),
+            "after": after,
+            "changes": encode(record.changes),
+            "more_dropped": encode(record.more_dropped),
+        }
+    )

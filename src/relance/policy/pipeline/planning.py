@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from relance.amounts import plural
@@ -24,15 +24,18 @@ from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Action, AnyKind, Kind
 from relance.policy.codec import digest, dumps, encode
 from relance.policy.evaluate import Decision, decisions, evaluate_root
-from relance.policy.facts import TableFacts, TableState
+from relance.policy.facts import TableFacts, TableState, expiry_order
 from relance.policy.model import Policy
 from relance.policy.pipeline.gather import added, gather
 from relance.policy.pipeline.moved import Seen
 from relance.policy.pipeline.steps import TOGETHER, Step, StepsJob, earlier_kinds, finds_nothing, in_order
-from relance.policy.records import Outcome, RunRecord, RunState, TableChange, Totals
+from relance.policy.records import MoreDropped, Outcome, RunRecord, RunState, TableChange, Totals
 
 DELETING = (Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS)
 """Kinds whose bytes are gone for good."""
+
+_KEPT_DROPPED = 20
+"""Dropped tables without an action that a plan keeps: as many as a report shows."""
 
 _SHOWN = 5
 """Tables that a message names."""
@@ -55,11 +58,12 @@ class RunPlan:
     before: Totals
     steps: tuple[Step, ...]
     tables: tuple[TableFacts, ...]
-    """Only tables with an action, and all that are dropped; without their columns."""
+    """Only tables with an action, and the dropped tables that expire first; without their columns."""
     ended_at: datetime | None = None
     message: str = ""
     began_at: datetime | None = None
     """When it was begun to run, which may be long after it was made."""
+    more_dropped: MoreDropped = field(default_factory=MoreDropped)
 
     @property
     def record(self) -> RunRecord:
@@ -78,6 +82,7 @@ class RunPlan:
             actions=tuple(each.record for each in self.steps),
             changes=tuple(TableChange(each) for each in self.tables),
             message=self.message,
+            more_dropped=self.more_dropped,
         )
 
 
@@ -149,6 +154,8 @@ def plan_of_run(
         for number, each in enumerate(sorted(gathering.refused, key=_by_table), len(steps))
     )
     over = _why_over(policy, steps)
+    waiting, more = _first_to_expire(gathering.waiting, now)
+    tables = sorted([*gathering.tables, *waiting], key=lambda each: (each.table, each.deletion_id or ""))
     return RunPlan(
         run=run,
         root=context.root.uri,
@@ -160,10 +167,19 @@ def plan_of_run(
         engine=choice.why,
         before=gathering.totals,
         steps=steps,
-        tables=tuple(sorted(gathering.tables, key=lambda each: (each.table, each.deletion_id or ""))),
+        tables=tuple(tables),
         ended_at=context.clock.now(),
         message=over or gathering.message,
+        more_dropped=more,
     )
+
+
+def _first_to_expire(waiting: Sequence[TableFacts], now: datetime) -> tuple[list[TableFacts], MoreDropped]:
+    """Return the dropped tables to keep of those without an action, and the count of the others."""
+    queue = sorted(waiting, key=expiry_order)
+    rest = queue[_KEPT_DROPPED:]
+    due = sum(each.purge_after is not None and each.purge_after <= now for each in rest)
+    return queue[:_KEPT_DROPPED], MoreDropped(len(rest), due)
 
 
 def _about(chosen: set[tuple[str, ...]] | None) -> int:
@@ -182,6 +198,8 @@ class _Gathering:
         self.actions: list[tuple[Action, Seen]] = []
         self.refused: list[tuple[tuple[str, ...], Decision]] = []
         self.tables: list[TableFacts] = []
+        self.waiting: list[TableFacts] = []
+        """Dropped tables without an action."""
         self._unreadable: list[str] = []
 
     def add(self, facts: TableFacts, directory: str) -> None:
@@ -193,8 +211,10 @@ class _Gathering:
         wanted = self.take(actions, Seen(directory, facts.version))
         refused = [each for each in decided if each.refused and self._wants(each.kind)]
         self.refused += [(facts.table, each) for each in refused]
-        if wanted or refused or facts.state is TableState.DROPPED:
+        if wanted or refused:
             self.tables.append(replace(facts, columns=()))
+        elif facts.state is TableState.DROPPED:
+            self.waiting.append(replace(facts, columns=()))
 
     def take(self, actions: Iterable[Action], seen: Seen) -> bool:
         chosen = [each for each in actions if self._wants(each.kind)]
