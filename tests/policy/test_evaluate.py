@@ -247,6 +247,17 @@ def test_purge_waits_until_the_table_is_expired(facts: dict[str, Any], refused: 
     assert why("purge = true", replace(DROPPED, **facts))[1] is refused
 
 
+@pytest.mark.parametrize(("skew", "waits"), [(0, 1), (5, 6), (60, 61)])
+def test_purge_waits_for_the_clock_skew_of_the_catalog(skew: int, waits: int) -> None:
+    def purges(minutes: float) -> bool:
+        facts = replace(DROPPED, purge_after=NOW - timedelta(minutes=minutes))
+        found = evaluate(policy(rule("purge = true")), facts, NOW, clock_skew=timedelta(minutes=skew))
+        return bool(found)
+
+    assert purges(waits)
+    assert not purges(waits - 0.1), "the purge itself would refuse it"
+
+
 def test_declared_table_is_only_protected() -> None:
     everything = policy(rule('protect = true\ndrop_ttl = "1d"\ncompact = true\nclean_up.retain_versions = 1'))
     declared = TableFacts(("a",), TableState.DECLARED)

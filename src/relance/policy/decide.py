@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import singledispatch
 from math import ceil
 
 from relance.amounts import plural
-from relance.catalog.states import Timing
+from relance.catalog.states import MARGIN, Timing
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.policy.actions import Setting
@@ -43,8 +43,8 @@ from relance.policy.model import (
 )
 from relance.policy.predicates import pin_time
 
-_SKEW = Timing().clock_skew
-"""A purge waits so much longer, since its clock may be ahead of that of the drop."""
+CLOCK_SKEW = Timing().clock_skew
+"""That of a catalog that says nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,8 @@ class Asked:
     """When a plan is made, and what holds for it beside the part itself."""
 
     now: datetime
+    clock_skew: timedelta
+    """How far `now` may be ahead of the store's clock, which decides when a table may be purged."""
     rate_limit: int | None = None
     """That of the rules."""
 
@@ -215,7 +217,8 @@ def _purge(part: Purge, facts: TableFacts, asked: Asked) -> Verdict:
         return Verdict("the drop has no deletion id", refused=True)
     if facts.purge_after is None:
         return Verdict("the dropped table has no purge date")
-    if asked.now - _SKEW < facts.purge_after:
+    # By the store's clock the period ends so much later, and this clock may be ahead of it.
+    if asked.now - asked.clock_skew - MARGIN < facts.purge_after:
         return Verdict(f"can be undropped until {_iso(facts.purge_after)}")
     dropped = f"dropped at {_iso(facts.dropped_at)}, " if facts.dropped_at else ""
     return Verdict(

@@ -15,6 +15,7 @@ from tests.support.roots import ipc
 
 from relance.errors import InvalidInputError
 from relance.maintenance.execute import Progress
+from relance.maintenance.work import CatalogRef
 from relance.policy import history, plan, run, run_policy, run_record, runs
 from relance.policy.actions import AnyKind, Kind
 from relance.policy.pipeline.planning import RunPlan
@@ -283,3 +284,10 @@ def test_history_has_the_start_and_end_of_a_run(lake: PolicyLake) -> None:
     assert entry.ended_at == record.ended_at
     assert runs(lake.catalog, since=datetime.now(UTC)) == []
     assert runs(lake.catalog, since=before - timedelta(seconds=1)) == [entry]
+
+
+@pytest.mark.parametrize(("skew", "purged"), [("0s", True), ("2h", False)])
+def test_clock_skew_of_the_catalog_delays_purges(lake: PolicyLake, skew: str, purged: bool) -> None:
+    reference = CatalogRef(tuple({**dict(lake.ref.properties), "clock_skew": skew}.items()))
+    made = plan(reference, the_policy("[defaults]\npurge = true\n"))
+    assert bool(made.steps) is purged, "the tables were dropped an hour ago"

@@ -12,7 +12,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from relance.amounts import plural
 from relance.catalog.context import table_id_of
@@ -140,7 +140,9 @@ def plan_of_run(
     context = open_catalog(reference)
     chosen = None if only is None else {tuple(table_id_of(context, each).parts) for each in only}
     now = context.clock.now()
-    gathering = _Gathering(policy, now, None if kinds is None else frozenset(kinds))
+    gathering = _Gathering(
+        policy, now, context.timing.clock_skew, None if kinds is None else frozenset(kinds)
+    )
     choice = choose(parse_engine(engine), spark, tables=_about(chosen))
     for each in gather(
         reference, choice.near, only=None if chosen is None else chosen.__contains__, progress=progress
@@ -190,9 +192,12 @@ def _about(chosen: set[tuple[str, ...]] | None) -> int:
 class _Gathering:
     """Takes facts as they come, and keeps what actions need."""
 
-    def __init__(self, policy: Policy, now: datetime, kinds: frozenset[Kind] | None) -> None:
+    def __init__(
+        self, policy: Policy, now: datetime, clock_skew: timedelta, kinds: frozenset[Kind] | None
+    ) -> None:
         self._policy = policy
         self._now = now
+        self._clock_skew = clock_skew
         self._kinds = kinds
         self.totals = Totals()
         self.actions: list[tuple[Action, Seen]] = []
@@ -206,7 +211,7 @@ class _Gathering:
         self.totals = added(self.totals, facts)
         if facts.error is not None:
             self._unreadable.append(".".join(facts.table))
-        decided = decisions(self._policy, facts, self._now)
+        decided = decisions(self._policy, facts, self._now, clock_skew=self._clock_skew)
         actions = [each.action for each in decided if each.action is not None]
         wanted = self.take(actions, Seen(directory, facts.version))
         refused = [each for each in decided if each.refused and self._wants(each.kind)]
