@@ -26,6 +26,7 @@ from relance.amounts import plural
 from relance.catalog.states import MARGIN, Timing
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
+from relance.maintenance.layout.fragment_figures import rows_per_fragment
 from relance.policy.actions import Setting
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.model import (
@@ -126,8 +127,8 @@ def _delete_rows(part: RowRetention, facts: TableFacts, asked: Asked) -> Verdict
 
 @_of_live.register
 def _compact(part: Compaction, facts: TableFacts, asked: Asked) -> Verdict:
-    fragments, ratio = facts.fragments, facts.deleted_ratio
-    deleted = f"{ratio:.1%} of rows deleted"
+    fragments, ratio = facts.fragments, facts.fragment_deleted_ratio
+    deleted = f"{facts.deleted_ratio:.1%} of rows deleted"
     settings = _given(
         target_rows=part.target_rows,
         target_bytes=part.target_bytes,
@@ -138,8 +139,10 @@ def _compact(part: Compaction, facts: TableFacts, asked: Asked) -> Verdict:
     )
     if fragments is None:
         return Verdict("number of fragments unknown", settings)
-    if ratio > part.deletion_threshold:
-        return Verdict(f"{deleted}, more than {part.deletion_threshold:.1%}", settings)
+    if ratio is not None and ratio > part.deletion_threshold:
+        return Verdict(
+            f"a fragment with {ratio:.1%} of rows deleted, more than {part.deletion_threshold:.1%}", settings
+        )
     if fragments < part.min_fragments:
         return Verdict(f"{plural(fragments, 'fragment')}, fewer than {part.min_fragments}, and {deleted}")
     enough = _fewest(part, facts)
@@ -154,10 +157,8 @@ def _fewest(part: Compaction, facts: TableFacts) -> int | None:
     if facts.rows is None:
         return None
     rows = facts.rows + (facts.deleted_rows or 0)
-    per_fragment = part.target_rows
-    if part.target_bytes is not None and facts.bytes:
-        per_fragment = max(1, min(per_fragment, part.target_bytes * rows // facts.bytes))
-    return ceil(rows / per_fragment)
+    size = facts.bytes or 0
+    return ceil(rows / rows_per_fragment(part.target_rows, part.target_bytes, rows=rows, size=size))
 
 
 @_of_live.register

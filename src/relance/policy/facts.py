@@ -27,6 +27,8 @@ class TableFacts:
     deleted_rows: int | None = None
     """Rows that are deleted and whose bytes are still there."""
     fragments: int | None = None
+    fragment_deleted_ratio: float | None = None
+    """The largest share of deleted rows that one of its fragments has."""
     bytes: int | None = None
     """Of the data files of the latest version."""
     versions: int | None = None

@@ -10,10 +10,11 @@ import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import ListTablesRequest
 from tests.support.modes import COMPATIBILITY, V1
-from tests.support.policy.lakes import OLD_ROWS, POLICY, PolicyLake, outcomes, the_policy
+from tests.support.policy.lakes import OLD_ROWS, POLICY, ROWS, PolicyLake, outcomes, the_policy
 from tests.support.roots import ipc
 
 from relance.errors import InvalidInputError
+from relance.maintenance import Compact, maintain
 from relance.maintenance.execute import Progress
 from relance.maintenance.work import CatalogRef
 from relance.policy import history, plan, run, run_policy, run_record, runs
@@ -291,3 +292,20 @@ def test_clock_skew_of_the_catalog_delays_purges(lake: PolicyLake, skew: str, pu
     reference = CatalogRef(tuple({**dict(lake.ref.properties), "clock_skew": skew}.items()))
     made = plan(reference, the_policy("[defaults]\npurge = true\n"))
     assert bool(made.steps) is purged, "the tables were dropped an hour ago"
+
+
+def test_fragment_that_compaction_rewrites_for_its_deleted_rows_is_due(lake: PolicyLake) -> None:
+    lake.make("sparse", fragments=3)
+    start = lake.dataset("sparse").get_fragments()[1].fragment_id << 32
+    lake.dataset("sparse").delete(f"_rowaddr >= {start} AND _rowaddr < {start + ROWS // 2}")
+    facts = lake.facts()["sparse", ""]
+    assert (facts.deleted_ratio, facts.fragment_deleted_ratio) == (1 / 6, 1 / 2)
+    wanted = "[defaults]\ncompact = { deletion_threshold = 0.3, target_rows = 1, min_fragments = 100 }\n"
+    made = plan(lake.catalog, the_policy(wanted), only=[["sparse"]])
+    job = Compact(deletion_threshold=0.3, target_rows=1)
+    (directly,) = maintain(lake.catalog, job, [["sparse"]], dry_run=True).results
+    assert [each.planned for each in made.steps] == [directly.planned]
+    assert directly.planned is not None
+    assert made.steps[0].action.why == "a fragment with 50.0% of rows deleted, more than 30.0%"
+    above = wanted.replace("0.3", "0.5")
+    assert plan(lake.catalog, the_policy(above), only=[["sparse"]]).steps == ()

@@ -219,6 +219,7 @@ def _facts() -> dict[str, Any]:
         "version",
         "deleted_rows",
         "fragments",
+        "fragment_deleted_ratio",
         "bytes",
         "versions",
         "oldest_version_at",
