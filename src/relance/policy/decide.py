@@ -46,6 +46,7 @@ from relance.policy.predicates import pin_time
 
 CLOCK_SKEW = Timing().clock_skew
 """That of a catalog that says nothing else."""
+_YOUNG = "older_than is less than 24 hours, which requires allow_young"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,8 @@ def _refresh(part: IndexRefresh, facts: TableFacts, asked: Asked) -> Verdict:
 
 @_of_live.register
 def _clean_up(part: VersionRetention, facts: TableFacts, asked: Asked) -> Verdict:
+    if part.older_than is not None and part.older_than < FLOOR and not part.allow_young:
+        return Verdict(_YOUNG, refused=True)
     before = _cutoff(part, asked.now)
     keep = part.retain_versions or 1
     versions, oldest = facts.versions, facts.oldest_version_at
@@ -234,6 +237,8 @@ def decide_root(part: Part, asked: Asked) -> Verdict:
         return Verdict("the job decides what is due when it runs", {})
     if not isinstance(part, OrphanRemoval):
         raise TypeError(f"{type(part).__name__} does not apply to the whole lake")
+    if part.older_than < FLOOR and not part.allow_young:
+        return Verdict(_YOUNG, refused=True)
     before = asked.now - part.older_than
     return Verdict(
         f"unreferenced directories from before {_iso(before)}",

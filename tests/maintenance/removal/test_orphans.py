@@ -138,6 +138,14 @@ def test_minimum_age_is_lowered_only_with_allow_young(root: JobLake) -> None:
     assert isinstance(root.run(job, ("t",))[0].error, InvalidInputError)
 
 
+def test_planned_moment_takes_no_directory_below_the_minimum_age(root: JobLake) -> None:
+    found = _orphans_of(root)
+    age(Path(root.uri), 23 * 3600)
+    effect = root.run(RemoveOrphans(before=datetime.now(UTC)))[0].effect
+    assert effect is not None
+    assert (effect.files, f"{len(found)} young" in effect.note) == (0, True)
+
+
 def test_directory_with_versions_is_removed_only_on_request(tmp_path: Path) -> None:
     root = JobLake(str(tmp_path / "root"), MODES["V2"])
     root.make("other", 1)

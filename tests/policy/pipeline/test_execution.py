@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import ListTablesRequest
+from tests.support.internals import context_of
+from tests.support.jobs.lakes import DAY, ClockBehind, age
 from tests.support.modes import COMPATIBILITY, V1
 from tests.support.policy.lakes import OLD_ROWS, POLICY, ROWS, PolicyLake, outcomes, the_policy
 from tests.support.roots import ipc
@@ -19,7 +21,10 @@ from relance.maintenance.execute import Progress
 from relance.maintenance.work import CatalogRef
 from relance.policy import history, plan, run, run_policy, run_record, runs
 from relance.policy.actions import AnyKind, Kind
+from relance.policy.model import Policy, Rule, VersionRetention
+from relance.policy.patterns import parse_pattern
 from relance.policy.pipeline.planning import RunPlan
+from relance.policy.pipeline.steps import StepsJob
 from relance.policy.records import Outcome, RunRecord, RunState
 
 
@@ -309,3 +314,21 @@ def test_fragment_that_compaction_rewrites_for_its_deleted_rows_is_due(lake: Pol
     assert made.steps[0].action.why == "a fragment with 50.0% of rows deleted, more than 30.0%"
     above = wanted.replace("0.3", "0.5")
     assert plan(lake.catalog, the_policy(above), only=[["sparse"]]).steps == ()
+
+
+def test_planned_ages_hold_where_the_clock_is_behind(lake: PolicyLake) -> None:
+    age(Path(lake.location("readings")), 2 * DAY)
+    wanted = "[defaults]\nclean_up = { retain_versions = 2 }\nremove_orphans = true\n"
+    made = plan(lake.catalog, the_policy(wanted))
+    assert {each.action.kind for each in made.steps} == {Kind.CLEAN_UP, Kind.REMOVE_ORPHANS}
+    behind = context_of(lake.open(clock=ClockBehind()))
+    for step in made.steps:
+        found = StepsJob("any", {step.key: step}, made.run).plan(behind, step.key)
+        assert (found and found.estimate) == step.planned
+
+
+def test_version_cleanup_below_the_minimum_age_is_refused_when_it_is_planned(lake: PolicyLake) -> None:
+    rule = Rule("young", (parse_pattern("**"),), parts={Kind.CLEAN_UP: VersionRetention(timedelta(hours=23))})
+    made = plan(lake.catalog, Policy("by hand", (rule,)))
+    assert {each.outcome for each in made.steps} == {Outcome.FAILED}
+    assert "requires allow_young" in str(made.steps[0].error)

@@ -65,6 +65,8 @@ class CleanUp:
     look_for_clones: bool = True
     """Open the other tables of the root to see whether they read files of this one."""
     giant_files: int = GIANT_FILES
+    is_pinned: bool = False
+    """Take the policy's moments as they are: they were checked where the run was planned."""
     run: str = field(default_factory=new_nonce)
     """Tells one run from another: the clones are looked for once in each."""
     name: str = field(default="clean up", init=False)
@@ -72,6 +74,17 @@ class CleanUp:
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         return all_tables(context)
+
+    def pin(self, context: Context) -> CleanUp:
+        """Return the job with the moment before which versions may go.
+
+        Raises:
+            InvalidInputError: the policy takes young versions, which was not allowed.
+        """
+        if self.is_pinned:
+            return self
+        now = context.clock.now()
+        return replace(self, policy=self._allowed(with_rule(self.policy, now), now), is_pinned=True)
 
     def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
         """Choose the versions that go.
@@ -82,7 +95,7 @@ class CleanUp:
             InvalidInputError: the policy takes young versions, which was not allowed.
             ConcurrentModificationError: the table went while it was looked at.
         """
-        policy = self._allowed(with_rule(self.policy, context.clock.now()), context.clock.now())
+        policy = self.pin(context).policy
         shared = clones_of_run(self.run, context.root.uri)
         target = open_for_writing(context, table, session=shared.session)
         manifests = list_manifests(context.storage, target.found.directory, None)

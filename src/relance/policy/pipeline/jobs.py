@@ -29,7 +29,6 @@ class Around:
 
     run: str
     """The same for actions that share what they found out, and for a run that is resumed."""
-    now: datetime
     version: int | None = None
     """The latest of the table when the action was planned."""
 
@@ -83,6 +82,8 @@ def _clean_up(settings: dict[str, Any], around: Around) -> Job:
         allow_young=bool(known.get("allow_young", False)),
         look_for_clones=not known.get("ignore_clones", False),
         as_of=around.version,
+        # The plan has seen to the minimum age, by the clock of the driver.
+        is_pinned=True,
         run=around.run,
     )
 
@@ -93,9 +94,8 @@ def _purge(settings: dict[str, Any], around: Around) -> Job:
 
 def _remove_orphans(settings: dict[str, Any], around: Around) -> Job:
     known = _known(settings, "before", "allow_young", "with_versions", "rate_limit")
-    before = known.pop("before", None)
-    if before is not None:
-        known["older_than"] = around.now - datetime.fromisoformat(before)
+    if (before := known.pop("before", None)) is not None:
+        known["before"] = datetime.fromisoformat(before)
     return RemoveOrphans(**known)
 
 

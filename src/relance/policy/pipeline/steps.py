@@ -84,7 +84,7 @@ class StepsJob:
                 return None
             if action.kind is Kind.PURGE and is_gone(context, action):
                 return None
-        around = Around(self.run, context.clock.now(), step.seen.version)
+        around = Around(self.run, step.seen.version)
         return job_of(action, around).plan(context, action.table)
 
 
