@@ -49,6 +49,11 @@ class JobLake(Lake):
         return sorted(run.results(chosen), key=lambda each: each.table)
 
 
+def data_file(number: int) -> str:
+    """Return the name of a data file as Lance makes them up."""
+    return f"{number:024b}{number:026x}.lance"
+
+
 class ClockBehind(SystemClock):
     """The clock of a machine that is five seconds behind; the store's is right."""
 
