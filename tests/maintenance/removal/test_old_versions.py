@@ -30,9 +30,9 @@ from relance.errors import (
 )
 from relance.maintenance import RemoveOrphans, maintain
 from relance.maintenance.removal.old_versions import CleanedInTasks, CleanUp
-from relance.maintenance.removal.pacing import paced
 from relance.maintenance.runner import Done, Slice, ThreadRunner
 from relance.maintenance.work import CatalogRef, Job
+from relance.operations.cleaning.pacing import paced
 
 T = ("t",)
 VERSIONS = 7
@@ -196,7 +196,7 @@ def _planned(root: JobLake, *, sent: bool) -> CleanedInTasks:
     plan = _in_tasks().plan(root.context, T)
     plan = pickle.loads(pickle.dumps(plan)) if sent else plan
     assert isinstance(plan, CleanedInTasks)
-    assert (plan.retired.opened is None) == sent
+    assert (plan.removal.retired.opened is None) == sent
     return plan
 
 

@@ -23,7 +23,7 @@ from relance.locations import (
     TABLE_SUFFIX,
     VERSIONS_DIRECTORY,
 )
-from relance.maintenance.removal.clones import find_clones
+from relance.operations.cleaning.clones import find_clones
 from relance.storage.protocol import ObjectInfo
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -34,8 +34,8 @@ from relance.maintenance.removal.leftovers import (
     kind_of,
     measure,
 )
-from relance.maintenance.removal.pacing import paced, purge_options
 from relance.maintenance.work import Effect, Estimate, TablePlan
+from relance.operations.cleaning.pacing import paced, purge_options
 
 FLOOR = timedelta(hours=24)
 """Younger directories stay unless it is said by name that they may go."""
