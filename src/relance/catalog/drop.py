@@ -33,7 +33,14 @@ from relance.catalog.arbiter import (
 )
 from relance.catalog.context import Context, require_writable
 from relance.catalog.copying import show_copy
-from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, read_control, read_mark
+from relance.catalog.layout import (
+    Bodies,
+    NameSnapshot,
+    inspect_name,
+    list_manifests,
+    read_control,
+    read_mark,
+)
 from relance.catalog.manifest.row import DROPPED_PREFIX, Row, user_properties
 from relance.catalog.manifest.store import Change, Snapshot, transact
 from relance.catalog.resolve import (
@@ -72,6 +79,7 @@ from relance.clock import to_millis
 from relance.config import parse_duration
 from relance.errors import (
     ConcurrentModificationError,
+    InternalError,
     InvalidInputError,
     InvalidTableStateError,
     KeyChangedError,
@@ -175,6 +183,8 @@ def _drop_home_once(
         head = context.tables.head(f"{name}.lance")
     except ConcurrentModificationError:
         return None  # it vanished while it was read: see what became of it
+    except InternalError:
+        head = _unreadable_head(context, f"{name}.lance")
     lease = begin_lease(context)
     marked = read_control(context, name)
     if head is None or state_of(marked) not in {None, State.CLEARED, State.WRITING}:
@@ -209,6 +219,12 @@ def _drop_home_once(
         swap_deleted(context, name, marked, mark, version, lease)
         properties = sync(context, name, snapshot, state, properties=own)
     return Dropped(f"{name}.lance", properties, deletion_id, deleted_at, retention)
+
+
+def _unreadable_head(context: Context, directory: str) -> TableHead | None:
+    """Return what is known of a table that Lance cannot read, which can be dropped all the same."""
+    manifests = list_manifests(context.storage, directory, None)
+    return TableHead(manifests[-1].version, {}) if manifests else None
 
 
 def _late_mark(
