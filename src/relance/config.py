@@ -264,8 +264,12 @@ def _lease(properties: Mapping[str, str]) -> timedelta:
     return lease
 
 
-def parse_duration(text: str, *, what: str, longest: timedelta = LONGEST) -> timedelta:
+def parse_duration(
+    text: str, *, what: str, longest: timedelta = LONGEST, needs_unit: bool = False
+) -> timedelta:
     """Return the span that a text such as `7d`, `12h` or `1d 6h` means; a bare number is milliseconds.
+
+    With `needs_unit`, a bare number other than 0 is refused: people who write 30 rarely mean milliseconds.
 
     Raises:
         InvalidInputError: it means none, or more than `longest`.
@@ -273,6 +277,9 @@ def parse_duration(text: str, *, what: str, longest: timedelta = LONGEST) -> tim
     plain = text.strip().lower()
     try:
         if plain.isascii() and plain.isdecimal():
+            if needs_unit and plain.strip("0"):
+                shown = plain if len(plain) <= 40 else plain[:40] + "…"
+                raise InvalidInputError(f"{what} has no unit: {shown!r}; write it like 7d, 12h, 30m or 90s")
             return require_duration(timedelta(milliseconds=int(plain)), what=what, longest=longest)
         if _DURATION.fullmatch(plain):
             parts = _DURATION_PART.findall(plain)

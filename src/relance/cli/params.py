@@ -84,11 +84,8 @@ class _Duration(click.ParamType[Any]):
             return value
         from relance.config import parse_duration
 
-        if value.strip().isdecimal() and int(value):  # the library reads it as milliseconds
-            self.fail(f"{value!r} has no unit; write it like 7d, 12h, 30m or 90s", param, ctx)
-        return parse_duration(
-            value, what=f"--{param.name}".replace("_", "-") if param and param.name else "duration"
-        )
+        what = f"--{param.name}".replace("_", "-") if param and param.name else "duration"
+        return parse_duration(value, what=what, needs_unit=True)
 
 
 class _Moment(click.ParamType[Any]):
