@@ -56,6 +56,58 @@ def test_delete_rows_with_an_invalid_filter_is_a_usage_error(lake: CommandLake) 
     assert lake.run("delete-rows", "prod.users").exit_code == 2
 
 
+def _drop_again(lake: CommandLake) -> tuple[str, str]:
+    """Drop two tables of the same name, and return the deletion ids of the first and the second drop."""
+    for _ in range(2):
+        lake.catalog.create_table({"id": ["prod", "new"]}, ipc(ROWS))
+        lake.ok("rename", "prod.new", "prod.gone")
+        lake.ok("drop", "prod.gone")
+    first, second = _drops(lake)
+    return first, second
+
+
+def _drops(lake: CommandLake) -> list[str]:
+    found = [each for each in lake.catalog.list_dropped_tables() if each.id == ("prod", "gone")]
+    return [each.deletion_id for each in sorted(found, key=lambda each: each.deleted_at)]
+
+
+@pytest.mark.parametrize("yes", [(), ("--yes",), ("--dry-run",)], ids=["asked", "yes", "dry run"])
+def test_purge_of_one_drop_honours_the_other_filters(lake: CommandLake, yes: tuple[str, ...]) -> None:
+    (dropped,) = lake.catalog.list_dropped_tables()
+    this = ("purge", "gone", "--deletion-id", dropped.deletion_id)
+    spared = lake.ok(*this, "--deleted-before", "2020-01-01", "--force", *yes)
+    assert spared == "nothing to purge: no dropped table matches\n"
+    assert lake.json("status", "gone")["status"] == "dropped"
+    # The dry run shows what the run does: it is refused while the retention period lasts.
+    refused = lake.run(*this, *yes)
+    assert refused.exit_code == 4, refused
+    assert "can be undropped until" in refused.err
+    assert lake.json("status", "gone")["status"] == "dropped"
+
+
+def test_purge_of_one_drop_leaves_the_other_drops_of_the_name(lake: CommandLake) -> None:
+    first, second = _drop_again(lake)
+    this = ("purge", "prod.gone", "--deletion-id", first, "--force")
+    planned = lake.json(*this, "--dry-run")
+    assert _drops(lake) == [first, second]
+    done = lake.json(*this, "--yes")
+    assert (done["table"], done["deletion_id"], done["files"]) == ("prod.gone", first, planned["files"])
+    assert _entry(done, "prod.gone")["change"] == _entry(planned, "prod.gone")["change"]
+    assert _drops(lake) == [second]
+    unknown = lake.run(*this, "--yes")
+    assert unknown.exit_code == 3
+    assert "has no drop" in unknown.err
+
+
+def test_purge_of_one_drop_runs_on_the_engine_that_was_asked_for(lake: CommandLake) -> None:
+    (dropped,) = lake.catalog.list_dropped_tables()
+    this = ("purge", "gone", "--deletion-id", dropped.deletion_id, "--force", "--yes")
+    assert lake.run(*this, "--engine", "local", "--master", "local[1]").exit_code == 2
+    assert lake.run(*this, "--engine", "local", "--master", "local[1]", "--dry-run").exit_code == 2
+    assert lake.json(*this, "--engine", "local")["engine"] == "local: requested"
+    assert lake.run("purge", "gone", "readings", "--deletion-id", "x", "--yes").exit_code == 2
+
+
 def test_cleanup_removes_old_versions_once_confirmed(lake: CommandLake) -> None:
     rules = ("--older-than", "0s", "--allow-young", "--skip-tagged")
     lake.catalog.insert_into_table({"id": ["prod", "users"]}, ipc(ROWS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 from relance.amounts import count, duration, in_bytes, plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
-from relance.cli.engines import run_job
+from relance.cli.engines import run_job, wants_spark
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
 from relance.cli.output import Answer, Grid
@@ -68,48 +69,36 @@ def purge(
         raise CliError(
             "--force requires table names", "name the tables; see relance ls --dropped", Exit.USAGE
         )
-    if deletion_id is not None:
-        return _purge_one(
-            state, tables, deletion_id, force=force, rate_limit=rate_limit, dry_run=dry_run, yes=yes
-        )
-    job = PurgeDropped(deleted_before=deleted_before, force=force, rate_limit=rate_limit)
+    if deletion_id is not None and len(tables) != 1:
+        raise CliError("--deletion-id requires exactly one table", "name the table it belongs to", Exit.USAGE)
+    wants_spark(engine, master)  # refuse what contradicts itself before anything is planned
+    job = PurgeDropped(
+        deleted_before=deleted_before, deletion_id=deletion_id, force=force, rate_limit=rate_limit
+    )
     planned = run_job(state, job, list(tables) or None, dry_run=True, engine="local", master=None)
     due = [each for each in planned.results if each.planned is not None]
-    if dry_run or not due:
-        return _report_answer(state, planned, nothing="nothing to purge: no dropped table has expired")
-    confirm(f"purging {plural(len(due), 'table')}", [_planned_line(each) for each in due], yes=yes)
-    # Exactly what was shown: tables that expire in the meantime wait for the next run.
-    chosen = list(tables) or [each.table for each in due]
-    done = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
-    return _report_answer(state, done, nothing="nothing to purge: no dropped table has expired")
+    done = planned
+    if due and not dry_run:
+        confirm(f"purging {plural(len(due), 'table')}", [_planned_line(each) for each in due], yes=yes)
+        # Exactly what was shown: tables that expire in the meantime wait for the next run.
+        chosen = list(tables) or [each.table for each in due]
+        done = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
+    why = "matches" if tables or deleted_before is not None else "has expired"
+    answer = _report_answer(state, done, nothing=f"nothing to purge: no dropped table {why}")
+    return answer if deletion_id is None else _with_drop(answer, deletion_id)
 
 
-def _purge_one(
-    state: State,
-    tables: Sequence[Id],
-    deletion_id: str,
-    *,
-    force: bool,
-    rate_limit: float | None,
-    dry_run: bool,
-    yes: bool,
-) -> Answer:
-    """Purge one drop of a table that was dropped several times."""
-    if len(tables) != 1:
-        raise CliError("--deletion-id requires exactly one table", "name the table it belongs to", Exit.USAGE)
-    catalog, name = state.catalog, id_text(tables[0])
-    known = [each for each in catalog.list_dropped_tables() if each.id == tables[0]]
-    if deletion_id not in {each.deletion_id for each in known}:
-        raise CliError(
-            f"table {name} has no drop {deletion_id}", "list the drops: relance ls --dropped", Exit.NOT_FOUND
-        )
-    result: dict[str, Any] = {"table": name, "deletion_id": deletion_id, "dry_run": dry_run}
-    if dry_run:
-        return Answer(result, [f"{name}: drop {deletion_id} would be purged"])
-    confirm("purging 1 table", [f"{name} (drop {deletion_id})"], yes=yes)
-    done = catalog.purge_table(tables[0], deletion_id=deletion_id, force=force, rate_limit=rate_limit)
-    result |= {"files": done.files, "bytes": done.bytes}
-    return Answer(result, [f"{name}: deleted {plural(done.files, 'file')}, {in_bytes(done.bytes)}"])
+def _with_drop(answer: Answer, deletion_id: str) -> Answer:
+    """Add what `--json` says of the one drop that was purged."""
+    (entry,) = answer.result["tables"]
+    change = entry["change"] or {}
+    drop = {
+        "table": entry["table"],
+        "deletion_id": deletion_id,
+        "files": change.get("files", 0),
+        "bytes": change.get("bytes", 0),
+    }
+    return replace(answer, result={**answer.result, **drop})
 
 
 @click.command(cls=Command, name="delete-rows")
