@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.cli import ROWS, CommandLake
 from tests.support.failures import deny
-from tests.support.patches import substitute
+from tests.support.patches import original, substitute
 from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
@@ -106,6 +106,50 @@ def test_purge_of_one_drop_runs_on_the_engine_that_was_asked_for(lake: CommandLa
     assert lake.run(*this, "--engine", "local", "--master", "local[1]", "--dry-run").exit_code == 2
     assert lake.json(*this, "--engine", "local")["engine"] == "local: requested"
     assert lake.run("purge", "gone", "readings", "--deletion-id", "x", "--yes").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("purge",),
+        ("purge", "gone", "--force"),
+        ("delete-rows", "readings", "--where", "id = 1"),
+        ("cleanup", "readings"),
+    ],
+    ids=" ".join,
+)
+def test_confirmed_command_runs_without_planning_first(
+    lake: CommandLake, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    ran: list[tuple[bool, object]] = []
+    run_job = original("cli.run_job")
+
+    def watch(*given: object, dry_run: bool, engine: str | None, **more: object) -> object:
+        ran.append((dry_run, engine))
+        return run_job(*given, dry_run=dry_run, engine=engine, **more)
+
+    substitute(monkeypatch, "cli.run_job", watch)
+    # What is shown is planned where it will run, too.
+    assert lake.json(*command, "--engine", "local", "--yes", "--dry-run")["dry_run"] is True
+    assert lake.json(*command, "--engine", "local", "--yes")["dry_run"] is False
+    assert ran == [(True, "local"), (False, "local")]
+
+
+def test_error_that_is_the_same_for_every_table_is_printed_once(lake: CommandLake) -> None:
+    tables = ("prod.users", "readings")
+    for command in (
+        ("delete-rows", *tables, "--where", "id = ?"),
+        ("cleanup", *tables, "--older-than", "1h"),
+        ("cleanup", "--older-than", "1h"),
+    ):
+        for yes in ((), ("--yes",), ("--dry-run",)):
+            ran = lake.run(*command, *yes)
+            assert (ran.exit_code, ran.out) == (2, ""), (command, ran)
+            assert len(ran.err.splitlines()) == 2, ran.err
+    assert "--allow-young" in lake.run("cleanup", "--older-than", "1h").err
+    unlike = lake.run("delete-rows", *tables, "--where", "nothing = 1", "--yes")
+    assert unlike.exit_code == 2
+    assert "2 of 2 tables failed" in unlike.err
 
 
 def test_cleanup_removes_old_versions_once_confirmed(lake: CommandLake) -> None:

@@ -186,6 +186,7 @@ PATCHED = {
     "stream.commit_write": "relance.spark.streaming.progress:commit_write",
     "stream.put_progress": "relance.spark.streaming.progress:put_progress",
     # Command line
+    "cli.run_job": "relance.cli.maintaining:run_job",
     "cli.is_somebody_there": "relance.cli.asking:is_somebody_there",
     # The explorer and its models
 }
