@@ -14,6 +14,7 @@ import click
 from relance.cli.catalog_options import Lake, find_lake
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure, details_of, failure_of
+from relance.cli.words import printable
 
 if TYPE_CHECKING:
     from relance.namespace import DirectoryNamespace
@@ -73,7 +74,7 @@ class State:
     def failure(self, error: BaseException) -> Failure:
         """Return the message and hint for an error; with --debug, also print its traceback."""
         if self.debug:
-            sys.stderr.write(details_of(error, self.redact))
+            sys.stderr.write(printable(details_of(error, self.redact), keep="\n"))
         return failure_of(error, self.redact)
 
     def redact(self, text: str) -> str:
