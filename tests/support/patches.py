@@ -187,6 +187,7 @@ PATCHED = {
     "stream.put_progress": "relance.spark.streaming.progress:put_progress",
     # Command line
     "cli.run_job": "relance.cli.maintaining:run_job",
+    "cli.user_id": "relance.cli.catalog_options:_user_id",
     "cli.is_somebody_there": "relance.cli.asking:is_somebody_there",
     # The explorer and its models
 }

@@ -38,8 +38,10 @@ class IdType(click.ParamType[Any]):
         """Return matching names; nothing on an error, which a completion cannot report."""
         from relance.identifiers import format_id
 
+        state = ctx.ensure_object(State)
+        state.quiet = True
         try:
-            names = [format_id(each) for each in self._known(ctx.ensure_object(State).catalog)]
+            names = [format_id(each) for each in self._known(state.catalog)]
         except Exception:  # noqa: BLE001  # the shell expects words, not errors
             return []
         # Without names in backticks: a shell would run them as commands.

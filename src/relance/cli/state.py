@@ -14,6 +14,7 @@ import click
 from relance.cli.catalog_options import Lake, find_lake
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure, details_of, failure_of
+from relance.cli.output import note
 from relance.cli.words import printable
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class State:
     config: str | None = None
     json: bool = False
     debug: bool = False
+    quiet: bool = False
+    """Print no warnings: a shell is completing a word."""
     command: str = ""
     """The command, without `relance`."""
     _known: list[Lake] = field(default_factory=list, repr=False)
@@ -41,6 +44,8 @@ class State:
         """
         lake = find_lake(self.root, self.config, environ=os.environ, folder=Path.cwd())
         self._known.append(lake)
+        for each in () if self.quiet else lake.ignored:
+            note(f"warning: settings ignored: {self.redact(each)}")
         return lake
 
     @cached_property
