@@ -51,6 +51,11 @@ SETTINGS: dict[str, str] = {
 }
 """Every property that is read, with its meaning; `storage.*` comes on top."""
 
+ENABLE_MANIFEST = (
+    "set manifest_enabled = true under [catalog] in relance.toml, or RELANCE_MANIFEST_ENABLED=true"
+)
+"""The hint of errors about a manifest that is not used."""
+
 _WITHOUT_EFFECT = frozenset(
     # Of the native directory namespace; they tune how it writes the manifest, which ours does otherwise.
     {"inline_optimization_enabled", "dir_listing_to_manifest_migration_enabled", "commit_retries"}
@@ -197,7 +202,8 @@ def parse_properties(properties: Mapping[str, str]) -> Settings:
     managed = _flag(properties, "table_version_management", default=False)
     if managed and not manifest:
         raise InvalidInputError(
-            "table_version_management=true requires manifest_enabled=true: versions are rows of the manifest"
+            "table_version_management=true requires manifest_enabled=true: versions are rows of the manifest",
+            hint=ENABLE_MANIFEST,
         )
     options = {k[len(STORAGE_PREFIX) :]: v for k, v in properties.items() if k.startswith(STORAGE_PREFIX)}
     return Settings(

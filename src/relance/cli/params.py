@@ -30,7 +30,10 @@ class IdType(click.ParamType[Any]):
             return value
         from relance.identifiers import parse_id
 
-        return parse_id(value)
+        parts = parse_id(value)
+        if ctx is not None:
+            ctx.ensure_object(State).ids.append(parts)
+        return parts
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

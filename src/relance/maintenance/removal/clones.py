@@ -104,7 +104,9 @@ def _look_at(context: Context, session: lance.Session | None, directory: str) ->
                 continue  # its files may be going under our hands
             raise InvalidTableStateError(
                 f"cannot read the table at '{directory}', which may be a shallow clone that uses files of "
-                "other tables: repair it, drop and purge it, or pass look_for_clones=False"
+                "other tables: repair it, or drop and purge it; look_for_clones turns the search off",
+                hint="repair that table, drop and purge it, or pass --ignore-clones if the catalog has no "
+                "shallow clones",
             ) from cause
         return Clone(directory, bases) if bases else None
     return None
