@@ -8,6 +8,7 @@ import pytest
 from lance_namespace import errors as spec
 
 from relance import errors
+from relance.cli.exits import Exit
 from relance.errors import RelanceError
 
 CLASSES = [
@@ -42,3 +43,19 @@ def test_version_exists_error_is_a_conflict_with_the_spec_code() -> None:
     assert isinstance(raised, spec.ConcurrentModificationError)
     assert (int(raised.code), raised.spec_code) == (14, 12)
     assert errors.InvalidInputError("x").spec_code == 13
+
+
+def test_pickled_error_keeps_its_own_hint_and_exit_code() -> None:
+    raised = errors.InvalidTableStateError("x", hint="do this")
+    raised.exit_code = 3
+    copy = pickle.loads(pickle.dumps(raised))
+    assert (copy.detail, copy.hint, copy.exit_code) == ("x", "do this", 3)
+    plain = pickle.loads(pickle.dumps(errors.InvalidTableStateError("x")))
+    assert plain.hint == errors.InvalidTableStateError.hint
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda e: e.__name__)
+def test_every_error_has_an_exit_code_and_a_hint(error: type[RelanceError]) -> None:
+    assert error.exit_code in set(Exit) - {Exit.OK}
+    is_bug = issubclass(error, errors.InternalError) and not issubclass(error, errors.StorageError)
+    assert (error.hint == RelanceError.hint) == (is_bug or error is RelanceError)

@@ -51,6 +51,11 @@ SETTINGS: dict[str, str] = {
 }
 """Every property that is read, with its meaning; `storage.*` comes on top."""
 
+ENABLE_MANIFEST = (
+    "set manifest_enabled = true under [catalog] in relance.toml, or RELANCE_MANIFEST_ENABLED=true"
+)
+"""The hint of errors about a manifest that is not used."""
+
 _WITHOUT_EFFECT = frozenset(
     # Of the native directory namespace; they tune how it writes the manifest, which ours does otherwise.
     {"inline_optimization_enabled", "dir_listing_to_manifest_migration_enabled", "commit_retries"}
@@ -197,7 +202,8 @@ def parse_properties(properties: Mapping[str, str]) -> Settings:
     managed = _flag(properties, "table_version_management", default=False)
     if managed and not manifest:
         raise InvalidInputError(
-            "table_version_management=true requires manifest_enabled=true: versions are rows of the manifest"
+            "table_version_management=true requires manifest_enabled=true: versions are rows of the manifest",
+            hint=ENABLE_MANIFEST,
         )
     options = {k[len(STORAGE_PREFIX) :]: v for k, v in properties.items() if k.startswith(STORAGE_PREFIX)}
     return Settings(
@@ -264,8 +270,12 @@ def _lease(properties: Mapping[str, str]) -> timedelta:
     return lease
 
 
-def parse_duration(text: str, *, what: str, longest: timedelta = LONGEST) -> timedelta:
+def parse_duration(
+    text: str, *, what: str, longest: timedelta = LONGEST, needs_unit: bool = False
+) -> timedelta:
     """Return the span that a text such as `7d`, `12h` or `1d 6h` means; a bare number is milliseconds.
+
+    With `needs_unit`, a bare number other than 0 is refused: people who write 30 rarely mean milliseconds.
 
     Raises:
         InvalidInputError: it means none, or more than `longest`.
@@ -273,6 +283,9 @@ def parse_duration(text: str, *, what: str, longest: timedelta = LONGEST) -> tim
     plain = text.strip().lower()
     try:
         if plain.isascii() and plain.isdecimal():
+            if needs_unit and plain.strip("0"):
+                shown = plain if len(plain) <= 40 else plain[:40] + "…"
+                raise InvalidInputError(f"{what} has no unit: {shown!r}; write it like 7d, 12h, 30m or 90s")
             return require_duration(timedelta(milliseconds=int(plain)), what=what, longest=longest)
         if _DURATION.fullmatch(plain):
             parts = _DURATION_PART.findall(plain)

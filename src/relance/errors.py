@@ -19,6 +19,9 @@ Grouped by what the caller does next:
     └── report a bug        Internal
                             └── KeyNotFound                 (a required key is missing)
 
+Each class has the exit code and the hint that the command line shows for it. An error that knows better what
+to do next is given its own `hint` where it is raised.
+
 Each class is also the class of the same name in `lance_namespace.errors`, so handlers written for
 that package keep working. Text starts with the prefix that native clients use, because lancedb
 recognises errors by it.
@@ -26,7 +29,7 @@ recognises errors by it.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from lance_namespace import errors as spec
 
@@ -35,78 +38,115 @@ class RelanceError(spec.LanceNamespaceError):
     """Base of all errors raised here; `detail` is the message without its prefix."""
 
     prefix: ClassVar[str] = "Internal error: "
+    exit_code: int = 1
+    """What a command of `relance` that fails with it exits with, as in docs/reference/cli.md."""
+    hint: str = "this is a bug: run the command again with --debug and report the output"
+    """What to do next, in the words of the command line."""
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, *, hint: str | None = None) -> None:
         super().__init__(f"{self.prefix}{detail}")
         self.detail = detail
+        if hint is not None:
+            self.hint = hint
 
     @property
     def spec_code(self) -> int:
         """The number the specification gives this error; differs from `code` for one class only."""
         return int(self.code)
 
-    def __reduce__(self) -> tuple[type[RelanceError], tuple[str]]:
-        return (type(self), (self.detail,))
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = {name: vars(self)[name] for name in ("hint", "exit_code") if name in vars(self)}
+        return (type(self), (self.detail,), own)
 
 
 class UnsupportedOperationError(RelanceError, spec.UnsupportedOperationError):
     prefix = "Unsupported: "
+    exit_code = 2
+    hint = "not supported by this catalog or environment: see relance doctor"
 
 
 class NamespaceNotFoundError(RelanceError, spec.NamespaceNotFoundError):
     prefix = "Namespace not found: "
+    exit_code = 3
+    hint = "list namespaces: relance ls --tree; create one: relance create-namespace NAME"
 
 
 class NamespaceAlreadyExistsError(RelanceError, spec.NamespaceAlreadyExistsError):
     prefix = "Namespace already exists: "
+    exit_code = 4
+    hint = "choose another name, or pass --exist-ok"
 
 
 class NamespaceNotEmptyError(RelanceError, spec.NamespaceNotEmptyError):
     prefix = "Namespace not empty: "
+    exit_code = 4
+    hint = "pass --cascade to drop its contents too; undrop restores them"
 
 
 class TableNotFoundError(RelanceError, spec.TableNotFoundError):
     prefix = "Table not found: "
+    exit_code = 3
+    hint = "list tables: relance ls --tree; list dropped tables: relance ls --dropped"
 
 
 class TableAlreadyExistsError(RelanceError, spec.TableAlreadyExistsError):
     prefix = "Table already exists: "
+    exit_code = 4
+    hint = "choose another name; see what uses this one: relance status TABLE"
 
 
 class TableIndexNotFoundError(RelanceError, spec.TableIndexNotFoundError):
     prefix = "Table index not found: "
+    exit_code = 3
+    hint = "list the indexes: relance show TABLE"
 
 
 class TableIndexAlreadyExistsError(RelanceError, spec.TableIndexAlreadyExistsError):
     prefix = "Table index already exists: "
+    exit_code = 4
+    hint = "list the indexes: relance show TABLE"
 
 
 class TableTagNotFoundError(RelanceError, spec.TableTagNotFoundError):
     prefix = "Table tag not found: "
+    exit_code = 3
+    hint = "list the tags: relance show TABLE"
 
 
 class TableTagAlreadyExistsError(RelanceError, spec.TableTagAlreadyExistsError):
     prefix = "Table tag already exists: "
+    exit_code = 4
+    hint = "list the tags: relance show TABLE"
 
 
 class TransactionNotFoundError(RelanceError, spec.TransactionNotFoundError):
     prefix = "Transaction not found: "
+    exit_code = 3
+    hint = "list the versions: relance versions TABLE"
 
 
 class TableVersionNotFoundError(RelanceError, spec.TableVersionNotFoundError):
     prefix = "Table version not found: "
+    exit_code = 3
+    hint = "list the versions: relance versions TABLE"
 
 
 class TableColumnNotFoundError(RelanceError, spec.TableColumnNotFoundError):
     prefix = "Table column not found: "
+    exit_code = 3
+    hint = "list the columns: relance show TABLE"
 
 
 class InvalidInputError(RelanceError, spec.InvalidInputError):
     prefix = "Invalid input: "
+    exit_code = 2
+    hint = "fix the value above; see relance COMMAND --help"
 
 
 class ConcurrentModificationError(RelanceError, spec.ConcurrentModificationError):
     prefix = "Concurrent modification: "
+    exit_code = 4
+    hint = "another client changed it at the same time: check its state and retry"
 
 
 class TableVersionAlreadyExistsError(ConcurrentModificationError):
@@ -127,18 +167,26 @@ class KeyChangedError(ConcurrentModificationError):
 
 class PermissionDeniedError(RelanceError, spec.PermissionDeniedError):
     prefix = "Permission denied: "
+    exit_code = 6
+    hint = "check the credentials and their permissions: relance doctor"
 
 
 class UnauthenticatedError(RelanceError, spec.UnauthenticatedError):
     prefix = "Unauthenticated: "
+    exit_code = 6
+    hint = "check the credentials: relance doctor"
 
 
 class ServiceUnavailableError(RelanceError, spec.ServiceUnavailableError):
     prefix = "Service unavailable: "
+    exit_code = 6
+    hint = "check that the store is reachable: relance doctor"
 
 
 class OutcomeUnknownError(ServiceUnavailableError):
     """A write got no response: it may have happened, so nothing was undone."""
+
+    hint = "the change may have been applied: check before you retry"
 
 
 class InternalError(RelanceError, spec.InternalError):
@@ -152,26 +200,41 @@ class KeyNotFoundError(InternalError):
 class StorageError(InternalError):
     """The disk or the system under it failed; the message says what to do."""
 
+    exit_code = 6
+    hint = "repair the disk or raise the limit above, then retry: relance doctor"
+
 
 class StorageFullError(StorageError):
     """The disk, or the quota on it, is full. What failed had no effect, or the error says so."""
 
+    hint = "free space: relance drop --purge TABLE, relance purge; both work on a full disk"
+
 
 class InvalidTableStateError(RelanceError, spec.InvalidTableStateError):
     prefix = "Invalid table state: "
+    exit_code = 4
+    hint = "check its state: relance status TABLE, relance show TABLE"
 
 
 class TableSchemaValidationError(RelanceError, spec.TableSchemaValidationError):
     prefix = "Table schema validation error: "
+    exit_code = 2
+    hint = "the rows must match the columns of the table: see relance show TABLE"
 
 
 class ThrottlingError(RelanceError, spec.ThrottlingError):
     prefix = "Throttling: "
+    exit_code = 6
+    hint = "retry later, or pass --rate-limit if the command supports it"
 
 
 class TableBranchNotFoundError(RelanceError, spec.TableBranchNotFoundError):
     prefix = "Table branch not found: "
+    exit_code = 3
+    hint = "list the branches: relance show TABLE"
 
 
 class TableBranchAlreadyExistsError(RelanceError, spec.TableBranchAlreadyExistsError):
     prefix = "Table branch already exists: "
+    exit_code = 4
+    hint = "list the branches: relance show TABLE"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.cli import ROWS, CommandLake
 from tests.support.failures import deny
-from tests.support.patches import substitute
+from tests.support.patches import original, substitute
 from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
@@ -54,6 +54,102 @@ def test_delete_rows_requires_confirmation(lake: CommandLake) -> None:
 def test_delete_rows_with_an_invalid_filter_is_a_usage_error(lake: CommandLake) -> None:
     assert lake.run("delete-rows", "prod.users", "--where", "nonsense", "--yes").exit_code == 2
     assert lake.run("delete-rows", "prod.users").exit_code == 2
+
+
+def _drop_again(lake: CommandLake) -> tuple[str, str]:
+    """Drop two tables of the same name, and return the deletion ids of the first and the second drop."""
+    for _ in range(2):
+        lake.catalog.create_table({"id": ["prod", "new"]}, ipc(ROWS))
+        lake.ok("rename", "prod.new", "prod.gone")
+        lake.ok("drop", "prod.gone")
+    first, second = _drops(lake)
+    return first, second
+
+
+def _drops(lake: CommandLake) -> list[str]:
+    found = [each for each in lake.catalog.list_dropped_tables() if each.id == ("prod", "gone")]
+    return [each.deletion_id for each in sorted(found, key=lambda each: each.deleted_at)]
+
+
+@pytest.mark.parametrize("yes", [(), ("--yes",), ("--dry-run",)], ids=["asked", "yes", "dry run"])
+def test_purge_of_one_drop_honours_the_other_filters(lake: CommandLake, yes: tuple[str, ...]) -> None:
+    (dropped,) = lake.catalog.list_dropped_tables()
+    this = ("purge", "gone", "--deletion-id", dropped.deletion_id)
+    spared = lake.ok(*this, "--deleted-before", "2020-01-01", "--force", *yes)
+    assert spared == "nothing to purge: no dropped table matches\n"
+    assert lake.json("status", "gone")["status"] == "dropped"
+    # The dry run shows what the run does: it is refused while the retention period lasts.
+    refused = lake.run(*this, *yes)
+    assert refused.exit_code == 4, refused
+    assert "can be undropped until" in refused.err
+    assert lake.json("status", "gone")["status"] == "dropped"
+
+
+def test_purge_of_one_drop_leaves_the_other_drops_of_the_name(lake: CommandLake) -> None:
+    first, second = _drop_again(lake)
+    this = ("purge", "prod.gone", "--deletion-id", first, "--force")
+    planned = lake.json(*this, "--dry-run")
+    assert _drops(lake) == [first, second]
+    done = lake.json(*this, "--yes")
+    assert (done["table"], done["deletion_id"], done["files"]) == ("prod.gone", first, planned["files"])
+    assert _entry(done, "prod.gone")["change"] == _entry(planned, "prod.gone")["change"]
+    assert _drops(lake) == [second]
+    unknown = lake.run(*this, "--yes")
+    assert unknown.exit_code == 3
+    assert "has no drop" in unknown.err
+
+
+def test_purge_of_one_drop_runs_on_the_engine_that_was_asked_for(lake: CommandLake) -> None:
+    (dropped,) = lake.catalog.list_dropped_tables()
+    this = ("purge", "gone", "--deletion-id", dropped.deletion_id, "--force", "--yes")
+    assert lake.run(*this, "--engine", "local", "--master", "local[1]").exit_code == 2
+    assert lake.run(*this, "--engine", "local", "--master", "local[1]", "--dry-run").exit_code == 2
+    assert lake.json(*this, "--engine", "local")["engine"] == "local: requested"
+    assert lake.run("purge", "gone", "readings", "--deletion-id", "x", "--yes").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("purge",),
+        ("purge", "gone", "--force"),
+        ("delete-rows", "readings", "--where", "id = 1"),
+        ("cleanup", "readings"),
+    ],
+    ids=" ".join,
+)
+def test_confirmed_command_runs_without_planning_first(
+    lake: CommandLake, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    ran: list[tuple[bool, object]] = []
+    run_job = original("cli.run_job")
+
+    def watch(*given: object, dry_run: bool, engine: str | None, **more: object) -> object:
+        ran.append((dry_run, engine))
+        return run_job(*given, dry_run=dry_run, engine=engine, **more)
+
+    substitute(monkeypatch, "cli.run_job", watch)
+    # What is shown is planned where it will run, too.
+    assert lake.json(*command, "--engine", "local", "--yes", "--dry-run")["dry_run"] is True
+    assert lake.json(*command, "--engine", "local", "--yes")["dry_run"] is False
+    assert ran == [(True, "local"), (False, "local")]
+
+
+def test_error_that_is_the_same_for_every_table_is_printed_once(lake: CommandLake) -> None:
+    tables = ("prod.users", "readings")
+    for command in (
+        ("delete-rows", *tables, "--where", "id = ?"),
+        ("cleanup", *tables, "--older-than", "1h"),
+        ("cleanup", "--older-than", "1h"),
+    ):
+        for yes in ((), ("--yes",), ("--dry-run",)):
+            ran = lake.run(*command, *yes)
+            assert (ran.exit_code, ran.out) == (2, ""), (command, ran)
+            assert len(ran.err.splitlines()) == 2, ran.err
+    assert "--allow-young" in lake.run("cleanup", "--older-than", "1h").err
+    unlike = lake.run("delete-rows", *tables, "--where", "nothing = 1", "--yes")
+    assert unlike.exit_code == 2
+    assert "2 of 2 tables failed" in unlike.err
 
 
 def test_cleanup_removes_old_versions_once_confirmed(lake: CommandLake) -> None:

@@ -37,7 +37,6 @@ UNRECORDED = {
         "copied",
         "rows",
     },  # of a format-1 root: tests/catalog/test_migrate.py
-    "purge": {"table", "deletion_id", "files", "bytes"},  # of --deletion-id, which differs from run to run
     "run": {"runs"},  # of --every, which does not end by itself
 }
 """Documented keys that no recorded command line prints."""

@@ -81,7 +81,9 @@ def test_group_purge_costs_six_requests_per_table_and_five_in_total(
         drop(catalog, name)
     counter.reset()
     job = PurgeDropped(force=True)
-    effects = job.do_together(context_of(catalog), [(name,) for name in names])
+    groups = job.do_together(context_of(catalog), [(name,) for name in names])
+    effects = [effect for group in groups for effect in group.values()]
+    assert len(effects) == len(names)
     assert all(isinstance(effect, Effect) and effect.files > 2 for effect in effects)
     # Per table: look, arbiter, files, claim, look, end. Together: a look for the manifest, whose rows may
     # lead to the same files; manifests, other files, markers.

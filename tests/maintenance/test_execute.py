@@ -18,17 +18,19 @@ from tests.support.patches import substitute
 from relance.catalog.context import Context
 from relance.errors import (
     ConcurrentModificationError,
+    InternalError,
     InvalidInputError,
     OutcomeUnknownError,
     RelanceError,
     ServiceUnavailableError,
+    TableNotFoundError,
 )
 from relance.maintenance import CleanUp, Compact
 from relance.maintenance.execute import ATTEMPTS, Progress, Run
 from relance.maintenance.maintain import Engine, choose, maintain
 from relance.maintenance.progress import Display
 from relance.maintenance.runner import Done, Slice, ThreadRunner, slices_of
-from relance.maintenance.work import CatalogRef, Effect, Estimate, Result, TablePlan, WaitingJob
+from relance.maintenance.work import CatalogRef, Effect, Estimate, Outcome, Result, TablePlan, WaitingJob
 
 PLANNED = Estimate(rows=3)
 T0 = ("t0",)
@@ -89,11 +91,11 @@ class AddingTogether(Adding):
 
     def do_together(
         self, context: Context, tables: Sequence[tuple[str, ...]]
-    ) -> list[Effect | TablePlan | RelanceError | None]:
+    ) -> Iterator[dict[tuple[str, ...], Outcome]]:
         self.calls.append([table[0] for table in tables])
-        return [self._do(context, table) for table in tables]
+        yield {table: self._do(context, table) for table in tables}
 
-    def _do(self, context: Context, table: tuple[str, ...]) -> Effect | TablePlan | RelanceError | None:
+    def _do(self, context: Context, table: tuple[str, ...]) -> Outcome:
         plan = self.plan(context, table)
         if plan is None or self.gives_plans:
             return plan
@@ -101,6 +103,26 @@ class AddingTogether(Adding):
             return plan.finish(context, [task.run(context) for task in plan.tasks])
         except RelanceError as error:
             return error
+
+
+@dataclass(frozen=True)
+class AddingOnce(AddingTogether):
+    """Does four tables at a time, each only once; a group with a surprise ends without outcomes."""
+
+    done: set[tuple[str, ...]] = field(default_factory=set)
+
+    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+        if table in self.done:
+            raise TableNotFoundError(f"table id '{table[0]}'")
+        return super().plan(context, table)
+
+    def do_together(
+        self, context: Context, tables: Sequence[tuple[str, ...]]
+    ) -> Iterator[dict[tuple[str, ...], Outcome]]:
+        for start in range(0, len(tables), 4):
+            for outcomes in super().do_together(context, tables[start : start + 4]):
+                self.done.update(outcomes)
+                yield outcomes
 
 
 @dataclass(frozen=True)
@@ -220,6 +242,24 @@ def test_failed_batch_is_retried_table_by_table(catalog: CatalogRef) -> None:
     job = AddingTogether(surprising=frozenset({("t4",)}))
     report = maintain(catalog, job)
     assert [each.table for each in report.failed] == [("t4",)]
+    assert len(report.changed) == len(TABLES) - 1
+    assert len(job.calls) == 1
+
+
+def test_unexpected_error_in_one_group_keeps_the_outcomes_of_the_others(catalog: CatalogRef) -> None:
+    job = AddingOnce(surprising=frozenset({("t5",)}))
+    report = maintain(catalog, job)
+    assert [(each.table, type(each.error)) for each in report.failed] == [(("t5",), InternalError)]
+    assert "ZeroDivisionError: a surprise" in str(report.failed[0].error)
+    assert [each.effect.rows for each in report.results if each.effect] == [3] * (len(TABLES) - 1)
+    assert job.calls == [["t0", "t1", "t2", "t3"], ["t4", "t5", "t6", "t7"]]
+
+
+def test_table_that_a_group_leaves_out_is_done_by_itself(catalog: CatalogRef) -> None:
+    failures: dict[tuple[str, ...], list[Exception]] = {("t1",): [KeyError("at the commit")]}
+    job = AddingTogether(gives_plans=True, failures=failures)
+    report = maintain(catalog, job)
+    assert [each.table for each in report.failed] == [("t1",)]
     assert len(report.changed) == len(TABLES) - 1
     assert len(job.calls) == 1
 

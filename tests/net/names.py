@@ -14,7 +14,6 @@ from typing import Any, Generic, Protocol
 
 import relance
 import relance.testing
-from relance.cli.failures import failure_of
 from relance.errors import RelanceError
 
 MODULES = ("relance", "relance.spark", "relance.maintenance", "relance.policy", "relance.testing")
@@ -106,7 +105,7 @@ def _error(kind: type[RelanceError]) -> dict[str, Any]:
         "in relance.errors": getattr(relance.errors, kind.__name__, None) is kind,
         "code": int(kind.code),
         "spec_code": kind("x").spec_code,
-        "exit code": int(failure_of(kind("x"), str).exit_code),
+        "exit code": int(kind.exit_code),
         "prefix": kind.prefix,
         "is a": [f"{each.__module__.partition('.')[0]}.{each.__name__}" for each in parents],
     }

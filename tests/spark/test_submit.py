@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pyspark
@@ -64,6 +65,18 @@ def test_policy_is_run_by_spark_submit(java: None, tmp_path: Path) -> None:
 def test_command_line_arguments_are_parsed() -> None:
     parse = submit._parser().parse_args
     given = parse(["run", "policy.toml", "--root", "r", "--only", "a", "--only", "b.c", "--wait", "5m"])
-    assert (given.action, given.policy, given.only, given.wait) == ("run", "policy.toml", ["a", "b.c"], "5m")
+    assert (given.action, given.policy, given.only) == ("run", "policy.toml", ["a", "b.c"])
+    assert given.wait == timedelta(minutes=5)
     assert parse(["resume"]).run is None
     assert parse(["plan", "policy.toml", "--save", "plan.json"]).save == "plan.json"
+
+
+def test_bare_number_for_wait_is_refused_instead_of_read_as_milliseconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for text in ("30", " 30 ", "٣٠"):
+        with pytest.raises(SystemExit) as ended:
+            submit._parser().parse_args(["run", "policy.toml", "--wait", text])
+        assert ended.value.code == 2
+        assert "argument --wait" in capsys.readouterr().err
+    assert submit._parser().parse_args(["resume", "--wait", "30s"]).wait == timedelta(seconds=30)

@@ -77,6 +77,9 @@ PATCHED = {
     "rename.show": "relance.catalog.rename:_show",
     "rename.swap_file": "relance.catalog.rename:swap_file",
     "rename.take_back": "relance.catalog.rename:take_back",
+    "purge_job.most_tables": "relance.maintenance.removal.expired_drops:MOST_TABLES",
+    "purge_job.purge": "relance.maintenance.removal.expired_drops:purge_ready",
+    "purge_job.purge_rows": "relance.maintenance.removal.expired_drops:purge_generations",
     "row_purge.delete_directory": "relance.catalog.purge:delete_directory",
     "registration.free_name": "relance.catalog.register:free_name",
     # Lifecycle: guards that are switched off
@@ -185,6 +188,8 @@ PATCHED = {
     "stream.commit_write": "relance.spark.streaming.progress:commit_write",
     "stream.put_progress": "relance.spark.streaming.progress:put_progress",
     # Command line
+    "cli.run_job": "relance.cli.maintaining:run_job",
+    "cli.user_id": "relance.cli.catalog_options:_user_id",
     "cli.is_somebody_there": "relance.cli.asking:is_somebody_there",
     # The explorer and its models
 }

@@ -21,7 +21,7 @@ def confirm(
     what: str,
     items: Sequence[str],
     *,
-    yes: bool,
+    yes: bool = False,
     preview: str = "preview with --dry-run",
     warning: str = "cannot be undone",
 ) -> None:

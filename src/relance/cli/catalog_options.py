@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ class Lake:
     conf: dict[str, str] = field(default_factory=dict, repr=False)
     policy: str | None = None
     """The policy file, if one is set."""
+    ignored: tuple[str, ...] = ()
+    """Why settings files were ignored."""
 
     @property
     def root(self) -> str:
@@ -55,15 +58,17 @@ class _File:
 def find_lake(root: str | None, config: str | None, *, environ: Mapping[str, str], folder: Path) -> Lake:
     """Return the catalog to use.
 
-    If a file sets a root, its properties apply to that root only.
+    If a file sets a root, it applies to that root only. A file that nobody named counts only if nobody but
+    the user and root can have written it.
 
     Raises:
         CliError: no root is set, or the file is invalid.
     """
-    file = _find_file(config or environ.get(CONFIG_VARIABLE), folder)
+    file, ignored = _find_file(config or environ.get(CONFIG_VARIABLE), folder)
     named = root or environ.get(ROOT_VARIABLE) or None
     if named is None and (file is None or file.root is None):
         where = "" if file is None else f": {file.path} does not set root"
+        where = "".join(f"; settings ignored: {each}" for each in ignored) + where
         raise CliError(
             f"no catalog specified{where}",
             f"pass --root PATH, set {ROOT_VARIABLE}, or create a {FILE_NAME} with the line: {_EXAMPLE}",
@@ -71,17 +76,50 @@ def find_lake(root: str | None, config: str | None, *, environ: Mapping[str, str
         )
     if named is not None:
         named_by = "--root" if root else ROOT_VARIABLE
-        own = file is not None and file.root in {None, named}
+        if file is not None and file.root is not None and not _is_same_root(file.root, named):
+            ignored.append(f"{file.path} is for {file.root}, not {named}")
+            file = None
     else:
         assert file is not None
         assert file.root is not None  # both were refused above
-        named, named_by, own = file.root, str(file.path), True
-    properties = dict(file.properties) if file is not None and own else {}
+        named, named_by = file.root, str(file.path)
+    properties = {} if file is None else dict(file.properties)
     properties |= _from_environment(environ)
     properties["root"] = named
     if file is None:
-        return Lake(properties, named_by)
-    return Lake(properties, named_by, file.master, file.conf, file.policy)
+        return Lake(properties, named_by, ignored=tuple(ignored))
+    return Lake(properties, named_by, file.master, file.conf, file.policy, tuple(ignored))
+
+
+def _is_same_root(one: str, other: str) -> bool:
+    from relance.errors import InvalidInputError
+    from relance.locations import parse_root
+
+    try:
+        return one == other or parse_root(one) == parse_root(other)
+    except InvalidInputError:
+        return False  # it is reported when the catalog is opened
+
+
+def why_untrusted(file: Path) -> str | None:
+    """Return why a file that nobody named is not to be obeyed: others may have written it. None: it is.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    trusted = {0, _user_id()}
+    if not {file.lstat().st_uid, file.stat().st_uid} <= trusted:  # a link's target may be anybody's
+        return f"{file} belongs to another user"
+    if file.stat().st_mode & stat.S_IWOTH:
+        return f"anyone can write to {file}"
+    # A sticky folder such as /tmp too: there anyone can be the first to create the file.
+    if any(each.stat().st_mode & stat.S_IWOTH for each in {file.parent, file.resolve().parent}):
+        return f"anyone can write to the folder of {file}"
+    return None
+
+
+def _user_id() -> int:
+    return os.geteuid()
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -98,13 +136,19 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _find_file(named: str | None, folder: Path) -> _File | None:
+def _find_file(named: str | None, folder: Path) -> tuple[_File | None, list[str]]:
+    """Return the file to use, and why files before it were ignored."""
+    ignored: list[str] = []
     if named is not None:
-        return _read(Path(named).expanduser())
+        return _read(Path(named).expanduser()), ignored
     for each in (folder, *folder.parents):
-        if (each / FILE_NAME).is_file():
-            return _read(each / FILE_NAME)
-    return None
+        file = each / FILE_NAME
+        if file.is_file():
+            why = why_untrusted(file)
+            if why is None:
+                return _read(file), ignored
+            ignored.append(f"{why}; to use it, pass --config")
+    return None, ignored
 
 
 def _read(path: Path) -> _File:

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import ast
 import errno
-import re
+import shlex
+import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from relance.cli.exits import CliError, Exit
-from relance.cli.words import id_text, in_shell
+from relance.cli.words import id_text
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from relance.cli.advice import Advice
     from relance.errors import RelanceError
+    from relance.policy.file.problems import PolicyError
 
+Id = tuple[str, ...]
 Redact = Callable[[str], str]
+Advise = Callable[["RelanceError", Sequence[Id]], "Advice | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The hint for errors whose message contains certain words."""
-
-    words: str
-    to_do: str
-    exit_code: Exit | None = None
-    """None keeps the exit code of the error's class."""
-
-
-_UNDROP_CALL = re.compile(r":?\s*undrop_table\((\[.*?\])\)")
-_UNPROTECT_CALL = re.compile(r":?\s*unprotect\((\[.*?\])\) first")
-_OBJECT_ID = re.compile(r"(?<=\btable id )'([^']+)'|'([^'\s]*\$[^'\s]*)'")
-_FLAG = re.compile(r"\b([a-z]+(?:_[a-z]+)*)=True\b")
 _REPORT = "this is a bug: run the command again with --debug and report the output"
 
 
@@ -54,8 +46,21 @@ class Failure:
         return {"type": self.kind, "code": self.code, "message": self.what, "hint": self.to_do}
 
 
-def failure_of(error: BaseException, redact: Redact) -> Failure:
-    """Return the message and hint for an error, without secrets."""
+def _no_advice(error: RelanceError, ids: Sequence[Id]) -> None:
+    return None
+
+
+def failure_of(
+    error: BaseException, redact: Redact, *, ids: Sequence[Id] = (), advise: Advise = _no_advice
+) -> Failure:
+    """Return the message and hint for an error, without secrets.
+
+    Args:
+        error: any exception.
+        redact: takes the secrets out of a text.
+        ids: what the command named, or the one of them that failed.
+        advise: returns what their state says about an error of the catalog.
+    """
     if isinstance(error, CliError):
         kind = _KINDS.get(error.exit_code, "Usage")
         return Failure(kind, redact(error.what), redact(error.to_do), error.exit_code)
@@ -63,8 +68,8 @@ def failure_of(error: BaseException, redact: Redact) -> Failure:
         return _usage(error, redact)
     if isinstance(error, click.ClickException):
         return Failure("Usage", redact(error.format_message()), "see relance --help", Exit.USAGE)
-    if type(error).__module__.startswith("relance.") or _is_ours(error):
-        return _of_relance(error, redact)  # type: ignore[arg-type]  # just checked
+    if is_relance_error(error):
+        return _of_relance(error, redact, ids, advise)
     if isinstance(error, OSError) and (to_do := _OS_HINTS.get(error.errno or 0)) is not None:
         what = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
         return Failure(type(error).__name__, redact(str(what)), to_do, Exit.FAILED)
@@ -75,8 +80,11 @@ def failure_of(error: BaseException, redact: Redact) -> Failure:
     return Failure(type(error).__name__, redact(what), _REPORT, Exit.FAILED)
 
 
-def _is_ours(error: BaseException) -> bool:
-    return any(each.__name__ == "RelanceError" for each in type(error).__mro__)
+def is_relance_error(error: BaseException) -> TypeIs[RelanceError]:
+    """Return whether this is an error of the catalog."""
+    # Importing the classes takes a second: if nobody did, the error is none of them.
+    loaded = sys.modules.get("relance.errors")
+    return loaded is not None and isinstance(error, loaded.RelanceError)
 
 
 def _usage(error: click.UsageError, redact: Redact) -> Failure:
@@ -84,56 +92,38 @@ def _usage(error: click.UsageError, redact: Redact) -> Failure:
     return Failure("Usage", redact(_one_line(error.format_message())), f"see {command} --help", Exit.USAGE)
 
 
-def _of_policy(error: RelanceError, redact: Redact) -> Failure:
+def _of_policy(error: PolicyError, redact: Redact) -> Failure:
     """Return the first problem of a policy file; `policy check` lists all of them."""
-    first, *rest = str(error.detail).splitlines()
-    what = f"{first} (and {len(rest)} more)" if rest else first
-    file = first.partition(":")[0]
-    to_do = f"fix the policy; list every problem: relance policy check {file}"
+    first, *rest = error.problems
+    what = f"{first} (and {len(rest)} more)" if rest else str(first)
+    to_do = f"fix the policy; list every problem: relance policy check {shlex.quote(first.file)}"
     return Failure("PolicyError", redact(what), redact(to_do), Exit.USAGE, error.spec_code)
 
 
-def _of_relance(error: RelanceError, redact: Redact) -> Failure:
-    if type(error).__name__ == "PolicyError":
+def _of_relance(error: RelanceError, redact: Redact, ids: Sequence[Id], advise: Advise) -> Failure:
+    problems = sys.modules.get("relance.policy.file.problems")
+    if problems is not None and isinstance(error, problems.PolicyError):
         return _of_policy(error, redact)
-    what, exit_code = _one_line(str(error)), exit_of(error)
-    called, guarded = _UNDROP_CALL.search(what), _UNPROTECT_CALL.search(what)
-    known = next((each for each in _KNOWN if each.words in what), None)
-    if called is not None:
-        to_do = f"to restore it: relance undrop {_written(called[1])}"
-        what = what[: called.start()] + what[called.end() :]
-    elif guarded is not None:
-        to_do = f"to allow it: relance unprotect {_written(guarded[1])}"
-        what = what[: guarded.start()] + what[guarded.end() :]
-    elif known is not None:
-        to_do, exit_code = known.to_do, known.exit_code or exit_code
-    else:
-        to_do = _HINTS.get(type(error).__name__) or _inherited_hint(error)
-    return Failure(type(error).__name__, redact(_as_typed(what)), to_do, exit_code, error.spec_code)
+    advice = advise(error, ids)
+    detail, to_do, exit_code = error.detail, error.hint, Exit(error.exit_code)
+    if advice is not None:
+        detail, to_do = advice.detail or detail, advice.to_do
+        exit_code = exit_code if advice.exit_code is None else advice.exit_code
+    what = redact(_one_line(f"{error.prefix}{_as_typed(detail, ids)}"))
+    return Failure(type(error).__name__, what, redact(to_do), exit_code, error.spec_code)
 
 
-def _as_typed(what: str) -> str:
-    """Rewrite a message of the library with ids and options as the command line takes them."""
-    # The library writes 'a$b', in which a shell expands $b; commands take a.b.
-    what = _OBJECT_ID.sub(lambda found: f"'{id_text((found[1] or found[2]).split('$'))}'", what)
-    what = _FLAG.sub(lambda found: f"--{found[1].replace('_', '-')}", what)
-    return what.replace("table id '", "table '")
+def _as_typed(detail: str, ids: Sequence[Id]) -> str:
+    """Return a message that begins with the id of a named object with that id as commands take it.
 
-
-def _written(parts: str) -> str:
-    return in_shell(ast.literal_eval(parts))
-
-
-def _inherited_hint(error: BaseException) -> str:
-    return next((_HINTS[each.__name__] for each in type(error).__mro__ if each.__name__ in _HINTS), _REPORT)
-
-
-def exit_of(error: BaseException) -> Exit:
-    """Return the exit code for an error of the catalog."""
-    for each in type(error).__mro__:
-        if each.__name__ in _EXITS:
-            return _EXITS[each.__name__]
-    return Exit.FAILED
+    The library writes 'a$b', in which a shell expands $b. The rest stays: it may quote anything.
+    """
+    for parts in ids:
+        for kind, word in (("table id", "table"), ("table", "table"), ("namespace", "namespace")):
+            head = f"{kind} '{'$'.join(parts)}'"
+            if detail.startswith(head):
+                return f"{word} '{id_text(parts)}'{detail[len(head) :]}"
+    return detail
 
 
 def details_of(error: BaseException, redact: Redact) -> str:
@@ -145,63 +135,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-_KNOWN = (
-    _Known(
-        "look_for_clones=False",
-        "repair that table, drop and purge it, or pass --ignore-clones if the catalog has no shallow clones",
-    ),
-    _Known("allow_young=True", "choose older versions, or pass --allow-young if no job uses them"),
-    _Known("force=True", "wait until then, or pass --force"),
-    _Known("is not dropped", "nothing to restore: see relance ls --dropped"),
-    _Known("No field named", "list the columns: relance show TABLE"),
-    _Known("cannot infer the file format", "pass --format"),
-    _Known("or overwrite it", "choose another name, or pass --overwrite"),
-    _Known("there is no folder", "create the folder first"),
-    _Known("to resume", "list the runs: relance history", Exit.NOT_FOUND),
-    _Known("be resumed", "list the runs: relance history", Exit.NOT_FOUND),
-    _Known(
-        "manifest_enabled=true",
-        "set manifest_enabled = true under [catalog] in relance.toml, or RELANCE_MANIFEST_ENABLED=true",
-    ),
-    _Known("there is no table or namespace", "list what exists: relance ls --tree", Exit.NOT_FOUND),
-    _Known("is protected", "to allow it: relance unprotect TABLE"),
-)
-
 _KINDS = {
     Exit.REFUSED: "Refused",
     Exit.NOT_FOUND: "NotFound",
     Exit.FAILED: "Failed",
     Exit.CONFLICT: "Conflict",
 }
-
-_EXITS: dict[str, Exit] = {
-    "UnsupportedOperationError": Exit.USAGE,
-    "InvalidInputError": Exit.USAGE,
-    "TableSchemaValidationError": Exit.USAGE,
-    "NamespaceNotFoundError": Exit.NOT_FOUND,
-    "TableNotFoundError": Exit.NOT_FOUND,
-    "TableIndexNotFoundError": Exit.NOT_FOUND,
-    "TableTagNotFoundError": Exit.NOT_FOUND,
-    "TransactionNotFoundError": Exit.NOT_FOUND,
-    "TableVersionNotFoundError": Exit.NOT_FOUND,
-    "TableColumnNotFoundError": Exit.NOT_FOUND,
-    "TableBranchNotFoundError": Exit.NOT_FOUND,
-    "NamespaceAlreadyExistsError": Exit.CONFLICT,
-    "NamespaceNotEmptyError": Exit.CONFLICT,
-    "TableAlreadyExistsError": Exit.CONFLICT,
-    "TableIndexAlreadyExistsError": Exit.CONFLICT,
-    "TableTagAlreadyExistsError": Exit.CONFLICT,
-    "TableBranchAlreadyExistsError": Exit.CONFLICT,
-    "InvalidTableStateError": Exit.CONFLICT,
-    "ConcurrentModificationError": Exit.CONFLICT,
-    "PermissionDeniedError": Exit.STORE,
-    "UnauthenticatedError": Exit.STORE,
-    "ServiceUnavailableError": Exit.STORE,
-    "ThrottlingError": Exit.STORE,
-    "StorageError": Exit.STORE,
-    "InternalError": Exit.FAILED,
-}
-"""By class name, because importing the classes takes a second. A test checks the names."""
 
 _OUTPUT_FULL = "free up space where the output goes; the command itself completed"
 
@@ -214,30 +153,3 @@ _OS_HINTS = {
     errno.EMFILE: "raise the limit of open files: ulimit -n",
 }
 """For what the command line itself reads and writes, by the number of the system error."""
-
-_HINTS: dict[str, str] = {
-    "UnsupportedOperationError": "not supported by this catalog or environment: see relance doctor",
-    "InvalidInputError": "fix the value above; see relance COMMAND --help",
-    "TableSchemaValidationError": "the rows must match the columns of the table: see relance show TABLE",
-    "NamespaceNotFoundError": "list namespaces: relance ls --tree; create one: relance create-namespace NAME",
-    "TableNotFoundError": "list tables: relance ls --tree; list dropped tables: relance ls --dropped",
-    "TableIndexNotFoundError": "list the indexes: relance show TABLE",
-    "TableTagNotFoundError": "list the tags: relance show TABLE",
-    "TransactionNotFoundError": "list the versions: relance versions TABLE",
-    "TableVersionNotFoundError": "list the versions: relance versions TABLE",
-    "TableColumnNotFoundError": "list the columns: relance show TABLE",
-    "TableBranchNotFoundError": "list the branches: relance show TABLE",
-    "NamespaceAlreadyExistsError": "choose another name, or pass --exist-ok",
-    "NamespaceNotEmptyError": "pass --cascade to drop its contents too; undrop restores them",
-    "TableAlreadyExistsError": "choose another name; see what uses this one: relance status TABLE",
-    "InvalidTableStateError": "check its state: relance status TABLE, relance show TABLE",
-    "LeaseHeldError": "wait for the other run with --wait 10m; if it was interrupted: relance run --resume",
-    "ConcurrentModificationError": "another client changed it at the same time: check its state and retry",
-    "OutcomeUnknownError": "the change may have been applied: check before you retry",
-    "PermissionDeniedError": "check the credentials and their permissions: relance doctor",
-    "UnauthenticatedError": "check the credentials: relance doctor",
-    "ServiceUnavailableError": "check that the store is reachable: relance doctor",
-    "StorageFullError": "free space: relance drop --purge TABLE, relance purge; both work on a full disk",
-    "StorageError": "repair the disk or raise the limit above, then retry: relance doctor",
-    "ThrottlingError": "retry later, or pass --rate-limit if the command supports it",
-}

@@ -36,7 +36,7 @@ def _each(state: State, names: Sequence[Id], act: Callable[[Id], tuple[dict[str,
         try:
             fields, line = act(name)
         except (RelanceError, CliError) as error:
-            failure = state.failure(error)
+            failure = state.failure(error, name)
             failures.append(failure)
             done.append({"name": id_text(name), "error": failure.as_json()})
             if len(names) > 1:

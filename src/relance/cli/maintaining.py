@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +23,7 @@ from relance.cli.words import id_text
 
 if TYPE_CHECKING:
     from relance.maintenance import Report, Result
+    from relance.maintenance.work import Estimate
 
 Id = tuple[str, ...]
 
@@ -68,48 +71,51 @@ def purge(
         raise CliError(
             "--force requires table names", "name the tables; see relance ls --dropped", Exit.USAGE
         )
-    if deletion_id is not None:
-        return _purge_one(
-            state, tables, deletion_id, force=force, rate_limit=rate_limit, dry_run=dry_run, yes=yes
-        )
-    job = PurgeDropped(deleted_before=deleted_before, force=force, rate_limit=rate_limit)
-    planned = run_job(state, job, list(tables) or None, dry_run=True, engine="local", master=None)
-    due = [each for each in planned.results if each.planned is not None]
-    if dry_run or not due:
-        return _report_answer(state, planned, nothing="nothing to purge: no dropped table has expired")
-    confirm(f"purging {plural(len(due), 'table')}", [_planned_line(each) for each in due], yes=yes)
-    # Exactly what was shown: tables that expire in the meantime wait for the next run.
-    chosen = list(tables) or [each.table for each in due]
-    done = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
-    return _report_answer(state, done, nothing="nothing to purge: no dropped table has expired")
-
-
-def _purge_one(
-    state: State,
-    tables: Sequence[Id],
-    deletion_id: str,
-    *,
-    force: bool,
-    rate_limit: float | None,
-    dry_run: bool,
-    yes: bool,
-) -> Answer:
-    """Purge one drop of a table that was dropped several times."""
-    if len(tables) != 1:
+    if deletion_id is not None and len(tables) != 1:
         raise CliError("--deletion-id requires exactly one table", "name the table it belongs to", Exit.USAGE)
-    catalog, name = state.catalog, id_text(tables[0])
-    known = [each for each in catalog.list_dropped_tables() if each.id == tables[0]]
-    if deletion_id not in {each.deletion_id for each in known}:
-        raise CliError(
-            f"table {name} has no drop {deletion_id}", "list the drops: relance ls --dropped", Exit.NOT_FOUND
-        )
-    result: dict[str, Any] = {"table": name, "deletion_id": deletion_id, "dry_run": dry_run}
-    if dry_run:
-        return Answer(result, [f"{name}: drop {deletion_id} would be purged"])
-    confirm("purging 1 table", [f"{name} (drop {deletion_id})"], yes=yes)
-    done = catalog.purge_table(tables[0], deletion_id=deletion_id, force=force, rate_limit=rate_limit)
-    result |= {"files": done.files, "bytes": done.bytes}
-    return Answer(result, [f"{name}: deleted {plural(done.files, 'file')}, {in_bytes(done.bytes)}"])
+    job = PurgeDropped(
+        deleted_before=deleted_before, deletion_id=deletion_id, force=force, rate_limit=rate_limit
+    )
+
+    def ask(due: Sequence[Result]) -> None:
+        confirm(f"purging {plural(len(due), 'table')}", [_planned_line(each) for each in due])
+
+    run = partial(run_job, state, job, engine=engine, master=master)
+    report = _run_confirmed(run, tables, lambda _: True, ask, dry_run=dry_run, yes=yes)
+    why = "matches" if tables or deleted_before is not None else "has expired"
+    nothing = f"nothing to purge: no dropped table {why}"
+    answer = _report_answer(
+        state,
+        report,
+        nothing=nothing,
+        hint=partial(_early, state, force=force),
+    )
+    return answer if deletion_id is None else _with_drop(answer, deletion_id)
+
+
+def _early(state: State, table: Id, failure: Failure, *, force: bool) -> Failure:
+    """Suggest --force if a purge failed because the retention period of the table has not ended."""
+    from relance.clock import SystemClock
+
+    if force or failure.exit_code is not Exit.CONFLICT:
+        return failure
+    now = SystemClock().now()
+    ends = [each.purge_after for each in state.catalog.list_dropped_tables() if each.id == table]
+    lasts = any(each is not None and each > now for each in ends)
+    return replace(failure, to_do="wait until then, or pass --force") if lasts else failure
+
+
+def _with_drop(answer: Answer, deletion_id: str) -> Answer:
+    """Add what `--json` says of the one drop that was purged."""
+    (entry,) = answer.result["tables"]
+    change = entry["change"] or {}
+    drop = {
+        "table": entry["table"],
+        "deletion_id": deletion_id,
+        "files": change.get("files", 0),
+        "bytes": change.get("bytes", 0),
+    }
+    return replace(answer, result={**answer.result, **drop})
 
 
 @click.command(cls=Command, name="delete-rows")
@@ -137,21 +143,17 @@ def delete_rows(
     """
     from relance.maintenance import DeleteRows
 
-    job, nothing = DeleteRows(where), "no rows match"
-    planned = run_job(state, job, list(tables), dry_run=True, engine="local", master=None)
-    due = [each for each in planned.results if each.planned is not None and each.planned.rows]
-    if dry_run or not due:
-        return _report_answer(state, planned, nothing=nothing)
-    rows = sum(each.planned.rows for each in due if each.planned is not None)
-    confirm(
-        f"deleting {plural(rows, 'row')} where {where}",
-        [_planned_line(each) for each in due],
-        yes=yes,
-        warning="can be undone only by restoring an older version, until cleanup removes it",
-    )
-    chosen = [each.table for each in planned.results if each in due or each.error is not None]
-    report = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
-    return _report_answer(state, report, nothing=nothing)
+    def ask(due: Sequence[Result]) -> None:
+        rows = sum(each.planned.rows for each in due if each.planned is not None)
+        confirm(
+            f"deleting {plural(rows, 'row')} where {where}",
+            [_planned_line(each) for each in due],
+            warning="can be undone only by restoring an older version, until cleanup removes it",
+        )
+
+    run = partial(run_job, state, DeleteRows(where), engine=engine, master=master)
+    report = _run_confirmed(run, tables, lambda planned: planned.rows > 0, ask, dry_run=dry_run, yes=yes)
+    return _report_answer(state, report, nothing="no rows match")
 
 
 @click.command(cls=Command)
@@ -245,7 +247,14 @@ def cleanup(
     from relance import CleanupPolicy
     from relance.clock import SystemClock
     from relance.maintenance import CleanUp
+    from relance.maintenance.removal.old_versions import FLOOR
 
+    if older_than is not None and older_than < FLOOR and not allow_young:
+        raise CliError(
+            f"--older-than {duration(older_than)} removes versions that jobs may still use",
+            "use at least 24h, or pass --allow-young if no job uses them",
+            Exit.USAGE,
+        )
     policy = CleanupPolicy(
         before_timestamp=None if older_than is None else SystemClock().now() - older_than,
         before_version=before_version,
@@ -254,20 +263,47 @@ def cleanup(
         rate_limit=rate_limit,
     )
     job = CleanUp(policy, allow_young=allow_young, look_for_clones=not ignore_clones)
-    planned = run_job(state, job, list(tables) or None, dry_run=True, engine="local", master=None)
-    due = [each for each in planned.results if each.planned is not None and _removes(each)]
-    nothing = "no versions to remove"
+
+    def ask(due: Sequence[Result]) -> None:
+        versions = sum(each.planned.versions for each in due if each.planned is not None)
+        confirm(f"removing {plural(versions, 'version')}", [_planned_line(each) for each in due])
+
+    run = partial(run_job, state, job, engine=engine, master=master)
+    report = _run_confirmed(
+        run, tables, lambda planned: bool(planned.versions or planned.files), ask, dry_run=dry_run, yes=yes
+    )
+    return _report_answer(state, report, nothing="no versions to remove")
+
+
+def _run_confirmed(
+    run: Callable[..., Report],
+    tables: Sequence[Id],
+    acts: Callable[[Estimate], bool],
+    ask: Callable[[Sequence[Result]], None],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> Report:
+    """Run a job on these tables, or on all it applies to, after the user has seen and confirmed its plan.
+
+    Args:
+        run: runs the job on its argument.
+        tables: the named tables.
+        acts: whether a plan for a table does anything.
+        ask: shows the plans that do, and returns if the user confirms.
+        dry_run: return the plan.
+        yes: the user has confirmed already, so there is nothing to show and nothing is planned for it.
+    """
+    if yes and not dry_run:
+        return run(tables or None, dry_run=False)
+    planned = run(tables or None, dry_run=True)
+    due = [each for each in planned.results if each.planned is not None and acts(each.planned)]
     if dry_run or not due:
-        return _report_answer(state, planned, nothing=nothing)
-    versions = sum(each.planned.versions for each in due if each.planned is not None)
-    confirm(f"removing {plural(versions, 'version')}", [_planned_line(each) for each in due], yes=yes)
+        return planned
+    ask(due)
+    # Exactly what was shown: what becomes due in the meantime waits for the next run.
     chosen = [each.table for each in planned.results if each in due or each.error is not None]
-    report = run_job(state, job, chosen, dry_run=False, engine=engine, master=master)
-    return _report_answer(state, report, nothing=nothing)
-
-
-def _removes(result: Result) -> bool:
-    return result.planned is not None and bool(result.planned.versions or result.planned.files)
+    return run(chosen, dry_run=False)
 
 
 def _planned_line(result: Result) -> str:
@@ -283,7 +319,7 @@ def _planned_line(result: Result) -> str:
 def _problem_of(failures: Sequence[Failure], tables: int) -> Failure | None:
     if not failures:
         return None
-    if tables == 1:
+    if tables == 1 or _is_shared(failures, tables):
         return failures[0]
     codes = {each.exit_code for each in failures}
     return Failure(
@@ -294,9 +330,21 @@ def _problem_of(failures: Sequence[Failure], tables: int) -> Failure | None:
     )
 
 
-def _report_answer(state: State, report: Report, *, nothing: str) -> Answer:
-    """Return the report of a job as an answer."""
-    failures = {each.table: state.failure(each.error) for each in report.failed if each.error}
+def _is_shared(failures: Sequence[Failure], tables: int) -> bool:
+    """Return whether every table failed for the same wrong argument, which is not about any of them."""
+    return len(failures) == tables and len(set(failures)) == 1 and failures[0].exit_code is Exit.USAGE
+
+
+def _report_answer(
+    state: State,
+    report: Report,
+    *,
+    nothing: str,
+    hint: Callable[[Id, Failure], Failure] = lambda _, failure: failure,
+) -> Answer:
+    """Return the report of a job as an answer; `hint` may know better what to do about a table."""
+    failures = {each.table: state.failure(each.error, each.table) for each in report.failed if each.error}
+    failures = {table: hint(table, failure) for table, failure in failures.items()}
     entries = [_entry(each, failures.get(each.table)) for each in report.results]
     result = {
         "job": report.job,
@@ -315,7 +363,8 @@ def _report_answer(state: State, report: Report, *, nothing: str) -> Answer:
     problem = _problem_of(list(failures.values()), len(report.results))
     if not shown:
         return Answer(result, [nothing], problem)
-    if len(report.results) == 1 and shown[0]["change"] is None:
+    is_shared = _is_shared(list(failures.values()), len(report.results))
+    if is_shared or (len(report.results) == 1 and shown[0]["change"] is None):
         return Answer(result, [], problem)
     tables = plural(len(shown) - len(failures), "table")
     how = "(dry run, nothing was changed)" if report.dry_run else f"in {duration(report.duration)}"

@@ -5,7 +5,9 @@ Commands compute an Answer; nothing else writes to standard output.
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
+import io
 import json
 import os
 import sys
@@ -152,11 +154,11 @@ def _print_json(document: Mapping[str, Any]) -> None:
 
 def _print_part(part: Part) -> None:
     if isinstance(part, str):
-        lines = [printable(line) for line in part.split("\n")]
+        lines = printable(part, keep="\n").split("\n")
     elif isinstance(part, Branch):
         lines = list(_tree_lines(part))
     elif not part.rows:
-        lines = [part.empty] if part.empty else []
+        lines = [printable(part.empty)] if part.empty else []
     elif sys.stdout.isatty() and len(part.rows) <= _MANY:
         console = console_on(sys.stdout)
         console.print(_table(part, console.width))
@@ -171,7 +173,7 @@ def _aligned(grid: Grid) -> Iterator[str]:
     from rich.cells import cell_len
 
     rows = [[printable(cell) for cell in row] for row in grid.rows]
-    shown = [list(grid.headings), *rows] if any(grid.headings) else rows
+    shown = [[printable(each) for each in grid.headings], *rows] if any(grid.headings) else rows
     widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         cells = []
@@ -209,7 +211,7 @@ def _table(grid: Grid, width: int) -> RenderableType:
     last = len(grid.headings) - 1
     for number, heading in enumerate(grid.headings):
         table.add_column(
-            heading,
+            _styled(printable(heading)),
             justify="right" if heading in grid.right else "left",
             no_wrap=heading in grid.right or (whole and number < last),
             overflow="fold",
@@ -244,3 +246,20 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return str(value)
+
+
+class TerminalSink(io.RawIOBase):
+    """Writes UTF-8 to a terminal, with control characters other than line ends and tabs escaped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        text = self._decoder.decode(bytes(data))
+        self._stream.write(printable(text, keep="\n\t"))
+        return len(data)

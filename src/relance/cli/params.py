@@ -30,7 +30,10 @@ class IdType(click.ParamType[Any]):
             return value
         from relance.identifiers import parse_id
 
-        return parse_id(value)
+        parts = parse_id(value)
+        if ctx is not None:
+            ctx.ensure_object(State).ids.append(parts)
+        return parts
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -38,8 +41,10 @@ class IdType(click.ParamType[Any]):
         """Return matching names; nothing on an error, which a completion cannot report."""
         from relance.identifiers import format_id
 
+        state = ctx.ensure_object(State)
+        state.quiet = True
         try:
-            names = [format_id(each) for each in self._known(ctx.ensure_object(State).catalog)]
+            names = [format_id(each) for each in self._known(state.catalog)]
         except Exception:  # noqa: BLE001  # the shell expects words, not errors
             return []
         # Without names in backticks: a shell would run them as commands.
@@ -84,11 +89,8 @@ class _Duration(click.ParamType[Any]):
             return value
         from relance.config import parse_duration
 
-        if value.strip().isdecimal() and int(value):  # the library reads it as milliseconds
-            self.fail(f"{value!r} has no unit; write it like 7d, 12h, 30m or 90s", param, ctx)
-        return parse_duration(
-            value, what=f"--{param.name}".replace("_", "-") if param and param.name else "duration"
-        )
+        what = f"--{param.name}".replace("_", "-") if param and param.name else "duration"
+        return parse_duration(value, what=what, needs_unit=True)
 
 
 class _Moment(click.ParamType[Any]):

@@ -11,6 +11,7 @@ import click
 
 from relance.amounts import plural
 from relance.cli.base import Command, Group
+from relance.cli.catalog_options import why_untrusted
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
 from relance.cli.output import Answer, Grid, Part
@@ -58,7 +59,7 @@ def read_policy(state: State, named: str | None) -> Policy:
     from relance.policy import parse_policy
     from relance.policy.file.parse import MAX_FILE_BYTES
 
-    file = named or _from_settings(state) or DEFAULT_FILE
+    file = named or _from_settings(state) or _default_file()
     try:
         with Path(file).open("rb") as stream:
             text = stream.read(MAX_FILE_BYTES + 1)  # enough to detect a file that is too large
@@ -68,6 +69,21 @@ def read_policy(state: State, named: str | None) -> Policy:
             what, "pass the path of a policy file; docs/policy.md describes the format", Exit.USAGE
         ) from cause
     return parse_policy(text, file=file)
+
+
+def _default_file() -> str:
+    """Return the default file, which nobody named.
+
+    Raises:
+        CliError: others than the user may have written it.
+    """
+    try:
+        why = why_untrusted(Path(DEFAULT_FILE))
+    except OSError:
+        why = None  # there is none, which is reported when it is read
+    if why is not None:
+        raise CliError(f"no policy specified, and {why}", "to use it, pass its path", Exit.USAGE)
+    return DEFAULT_FILE
 
 
 def _from_settings(state: State) -> str | None:

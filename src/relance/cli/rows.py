@@ -12,7 +12,7 @@ from relance.amounts import count, plural
 from relance.cli.base import Command
 from relance.cli.engines import spark_session, wants_spark
 from relance.cli.exits import CliError, Exit
-from relance.cli.output import Answer, Grid
+from relance.cli.output import Answer, Grid, TerminalSink
 from relance.cli.params import ANY, TABLE, engine_options
 from relance.cli.progress import rows_bar
 from relance.cli.state import State, pass_state
@@ -125,8 +125,10 @@ def _stream(state: State, table: Id, chosen: dict[str, Any], file_format: str, s
 
     reader = state.catalog.scan_table(table, _selection(**chosen))
     stream.flush()
-    write_rows(reader, stream.buffer, Format(file_format))
-    stream.buffer.flush()
+    sink: Any = TerminalSink(stream) if stream.isatty() else stream.buffer
+    write_rows(reader, sink, Format(file_format))
+    sink.flush()
+    stream.flush()
 
 
 def _count(state: State, table: Id, chosen: dict[str, Any]) -> Answer:

@@ -62,10 +62,10 @@ SHAPES: dict[str, dict[str, str]] = {
     "undrop": {"restored": "ids of the restored tables and namespaces"},
     "purge": {
         **_JOB,
-        "table": "with --deletion-id, instead of the keys above: " + _ID,
+        "table": "with --deletion-id: " + _ID,
         "deletion_id": "with --deletion-id: id of the drop",
-        "files": "with --deletion-id: number of files deleted",
-        "bytes": "with --deletion-id: number of bytes deleted",
+        "files": "with --deletion-id: number of files deleted, or to be deleted",
+        "bytes": "with --deletion-id: number of bytes deleted, or to be deleted",
     },
     "register": {"table": _ID, "location": "location of the table"},
     "deregister": {"table": _ID, "location": "location of the table"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,12 +12,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relance.cli.advice import Advice, advice_on
 from relance.cli.catalog_options import Lake, find_lake
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure, details_of, failure_of
+from relance.cli.output import note
+from relance.cli.words import printable
 
 if TYPE_CHECKING:
+    from relance.errors import RelanceError
     from relance.namespace import DirectoryNamespace
+
+
+Id = tuple[str, ...]
 
 
 @dataclass
@@ -27,8 +35,12 @@ class State:
     config: str | None = None
     json: bool = False
     debug: bool = False
+    quiet: bool = False
+    """Print no warnings: a shell is completing a word."""
     command: str = ""
     """The command, without `relance`."""
+    ids: list[Id] = field(default_factory=list)
+    """The tables and namespaces that the command names."""
     _known: list[Lake] = field(default_factory=list, repr=False)
 
     @cached_property
@@ -40,6 +52,8 @@ class State:
         """
         lake = find_lake(self.root, self.config, environ=os.environ, folder=Path.cwd())
         self._known.append(lake)
+        for each in () if self.quiet else lake.ignored:
+            note(f"warning: settings ignored: {self.redact(each)}")
         return lake
 
     @cached_property
@@ -70,11 +84,22 @@ class State:
             )
         return catalog
 
-    def failure(self, error: BaseException) -> Failure:
-        """Return the message and hint for an error; with --debug, also print its traceback."""
+    def failure(self, error: BaseException, about: Id | None = None) -> Failure:
+        """Return the message and hint for an error; with --debug, also print its traceback.
+
+        Args:
+            error: any exception.
+            about: the table or namespace that it is about. Default: those that the command named.
+        """
         if self.debug:
-            sys.stderr.write(details_of(error, self.redact))
-        return failure_of(error, self.redact)
+            sys.stderr.write(printable(details_of(error, self.redact), keep="\n"))
+        ids = self.ids if about is None else (about,)
+        return failure_of(error, self.redact, ids=ids, advise=self._advice)
+
+    def _advice(self, error: RelanceError, ids: Sequence[Id]) -> Advice | None:
+        if not ids or "catalog" not in vars(self):
+            return None
+        return advice_on(error, self.catalog, self.command, ids)
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets in the properties of the catalog and of Spark."""

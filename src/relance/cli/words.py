@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 _SHOWN = 20
 
 
-def printable(text: str) -> str:
-    """Return a text without control characters."""
-    return "".join(each if each.isprintable() else f"\\u{{{ord(each):X}}}" for each in text)
+def printable(text: str, *, keep: str = "") -> str:
+    """Return a text with control characters and invisible ones escaped, except those to keep."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in keep else f"\\u{{{ord(each):X}}}" for each in text)
 
 
 def id_text(parts: Sequence[str]) -> str:

@@ -129,35 +129,34 @@ class GroupedVisit(Visit):
 
     weight: float = _GROUPED_SECONDS
 
-    def run_together(self, context: Context, tasks: Sequence[GroupedVisit]) -> list[Result | Giant]:
-        """Do several visits; those worth another attempt are made together again."""
+    def run_together(
+        self, context: Context, tasks: Sequence[GroupedVisit]
+    ) -> Iterator[tuple[int, Result | Giant]]:
+        """Do several visits; those worth another attempt are made together again. Leaves out small plans."""
         if self.dry_run or not isinstance(self.job, GroupingJob):
-            return map_at_once(context.storage, lambda each: each.run(context), tasks)
-        done: dict[int, Result | Giant] = {}
-        left, attempt = list(range(len(tasks))), 0
+            yield from enumerate(map_at_once(context.storage, lambda each: each.run(context), tasks))
+            return
+        left, attempt = {task.table: number for number, task in enumerate(tasks)}, 0
         while left:
             attempt, started = attempt + 1, time.monotonic()
-            outcomes = self.job.do_together(context, [tasks[number].table for number in left])
-            share = _since(started) / len(left)
-            again: list[int] = []
-            for number, outcome in zip(left, outcomes, strict=True):
-                table = tasks[number].table
-                if isinstance(outcome, RelanceError) and attempt < ATTEMPTS and worth_retrying(outcome):
-                    again.append(number)
-                elif isinstance(outcome, RelanceError):
-                    done[number] = Result(
-                        self.job.name, table, error=outcome, duration=share, attempts=attempt
-                    )
-                elif outcome is None or isinstance(outcome, Effect):
-                    done[number] = Result(self.job.name, table, outcome, duration=share, attempts=attempt)
-                elif _weight(outcome) > self.giant_seconds:
-                    done[number] = Giant(outcome)
-                else:
-                    done[number] = tasks[number].run(context)
+            again: dict[tuple[str, ...], int] = {}
+            for outcomes in self.job.do_together(context, list(left)):
+                share = _since(started) / max(1, len(outcomes))
+                for table, outcome in outcomes.items():
+                    number = left[table]
+                    if isinstance(outcome, RelanceError) and attempt < ATTEMPTS and worth_retrying(outcome):
+                        again[table] = number
+                    elif isinstance(outcome, RelanceError):
+                        result = Result(self.job.name, table, error=outcome)
+                        yield number, replace(result, duration=share, attempts=attempt)
+                    elif outcome is None or isinstance(outcome, Effect):
+                        yield number, Result(self.job.name, table, outcome, duration=share, attempts=attempt)
+                    elif _weight(outcome) > self.giant_seconds:
+                        yield number, Giant(outcome)
+                started = time.monotonic()
             if again:
                 back_off(attempt)
             left = again
-        return [done[number] for number in range(len(tasks))]
 
 
 def _values(plan: TablePlan, context: Context) -> list[Any]:

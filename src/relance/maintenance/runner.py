@@ -90,15 +90,19 @@ def as_they_come(running: Iterable[Future[list[Done]]]) -> Iterator[Done]:
 def run_slice(catalog: CatalogRef, tasks: Slice) -> list[Done]:
     """Run the tasks of a slice, and keep what goes wrong with one from the others."""
     context = open_catalog(catalog)
+    done: list[Done] = []
+    left = dict(tasks.tasks)
     first = tasks.tasks[0][1]
-    if len(tasks.tasks) > 1 and isinstance(first, GroupTask):
-        with suppress(Exception):  # whose fault it was is seen when each runs by itself
-            values = first.run_together(context, [task for _, task in tasks.tasks])
-            return [Done(number, value) for (number, _), value in zip(tasks.tasks, values, strict=True)]
-    if tasks.at_once == 1:
-        return [_run(context, number, task) for number, task in tasks.tasks]
+    if len(left) > 1 and isinstance(first, GroupTask):
+        with suppress(Exception):  # whose fault it was is seen when each that is left runs by itself
+            for position, value in first.run_together(context, [task for _, task in tasks.tasks]):
+                number = tasks.tasks[position][0]
+                del left[number]
+                done.append(Done(number, value))
+    if tasks.at_once == 1 or not left:
+        return done + [_run(context, *numbered) for numbered in left.items()]
     with ThreadPoolExecutor(max(tasks.at_once, context.storage.requests_at_once)) as pool:
-        return list(pool.map(lambda numbered: _run(context, *numbered), tasks.tasks))
+        return done + list(pool.map(lambda numbered: _run(context, *numbered), left.items()))
 
 
 def _run(context: Context, number: int, task: Task) -> Done:

@@ -6,7 +6,7 @@ execute; where tasks run is a Runner's choice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
@@ -146,6 +146,11 @@ class Job(Protocol):
         """Look at one table, and return what to do; None when there is nothing to do. Changes nothing."""
 
 
+Outcome = Effect | TablePlan | RelanceError | None
+"""What became of one of several tables: its effect, None when there was nothing to do, its error, or the
+plan of one that is better done by itself, of which nothing was done yet."""
+
+
 @runtime_checkable
 class AgingJob(Job, Protocol):
     """A job with ages, which count from the moment that a run begins, wherever its tables are visited."""
@@ -164,11 +169,10 @@ class GroupingJob(Job, Protocol):
 
     def do_together(
         self, context: Context, tables: Sequence[tuple[str, ...]]
-    ) -> Sequence[Effect | TablePlan | RelanceError | None]:
-        """Do the job with several tables, and return what became of each, in their order.
+    ) -> Iterator[Mapping[tuple[str, ...], Outcome]]:
+        """Do the job with several tables, and yield what became of them by table, as soon as it is known.
 
-        That is its effect, None when there was nothing to do, its error, or the plan of one that is better
-        done by itself, of which nothing was done yet.
+        Tables without an outcome, also because an unexpected error ended this, are done one by one.
         """
 
 
@@ -185,8 +189,11 @@ class WaitingJob(Job, Protocol):
 class GroupTask(Task, Protocol):
     """A task that can be done together with its neighbours, which are of the same kind."""
 
-    def run_together(self, context: Context, tasks: Sequence[Any]) -> Sequence[Any]:
-        """Do `tasks`, of which this is the first, and return what `run` returns for each of them."""
+    def run_together(self, context: Context, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Do `tasks`, of which this is the first, and yield their positions with what `run` returns for each.
+
+        A task that is left out, also because an unexpected error ended this, is run by itself.
+        """
 
 
 @runtime_checkable

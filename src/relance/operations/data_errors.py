@@ -23,10 +23,12 @@ _SCHEMA = re.compile(r"Append with different schema|contained null values even t
 _INPUT = re.compile(
     r"Invalid user input|Invalid argument error|Schema error|LanceError\(Schema\)|Cast error|Divide by zero"
     r"|(Arithmetic|Compute) (error|overflow)|Parser error|Error during planning|InvalidInput"
-    r"|does not exist in (the )?dataset schema|is not in the dataset"
-    r"|does not exist in schema|regex parse error|surrogates not allowed|not (yet )?implemented|Not supported"
+    r"|regex parse error|surrogates not allowed|not (yet )?implemented|Not supported"
     r"|Query vector|All query vectors|Nearest-K|[Nn]probes must|Refine factor|ef must"
 )
+
+_COLUMN = re.compile(r"No field named|does not exist in (the )?(dataset )?schema|is not in the dataset")
+"""An expression or a selection names a column that the table does not have."""
 
 _EXECUTION = re.compile(r"Execution error")
 """An expression failed on a row, if it was not the store that failed."""
@@ -61,6 +63,9 @@ def data_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
             if _CONTENTION.search(text):
                 raise ConcurrentModificationError(f"{what}: {_plain(text)}") from cause
             failed = _EXECUTION.search(text) and error_for_text(text, where=what) is None
+            if _COLUMN.search(text):
+                hint = "list the columns: relance show TABLE"
+                raise InvalidInputError(f"{what}: {_plain(text)}", hint=hint) from cause
             if _INPUT.search(text) or failed:
                 raise InvalidInputError(f"{what}: {_plain(text)}") from cause
             raise

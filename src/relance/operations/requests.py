@@ -16,7 +16,7 @@ from lance_namespace import (
 )
 from pydantic import BaseModel, ValidationError
 
-from relance.config import StorageOptions
+from relance.config import ENABLE_MANIFEST, StorageOptions
 from relance.errors import InvalidInputError, UnsupportedOperationError
 
 Fields = Mapping[str, Any]
@@ -95,7 +95,8 @@ def refuse_properties(properties: Mapping[str, str] | None, *, what: str) -> Non
     if properties:
         raise UnsupportedOperationError(
             f"{what} with properties requires a manifest: open the catalog with manifest_enabled=true, or "
-            "pass the properties to create_table"
+            "pass the properties to create_table",
+            hint=ENABLE_MANIFEST,
         )
 
 

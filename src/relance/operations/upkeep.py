@@ -5,6 +5,7 @@ from __future__ import annotations
 from relance.catalog.context import Context
 from relance.catalog.manifest.table import LanceManifest
 from relance.catalog.manifest.upkeep import UpkeepReport, keep_up, look_ahead
+from relance.config import ENABLE_MANIFEST
 from relance.errors import UnsupportedOperationError
 
 
@@ -29,6 +30,7 @@ def plan_manifest(context: Context) -> UpkeepReport:
 def _manifest_of(context: Context) -> LanceManifest:
     if not isinstance(context.manifest, LanceManifest):
         raise UnsupportedOperationError(
-            "there is no manifest to maintain: open the catalog with manifest_enabled=true"
+            "there is no manifest to maintain: open the catalog with manifest_enabled=true",
+            hint=ENABLE_MANIFEST,
         )
     return context.manifest

@@ -22,6 +22,8 @@ _ABOUT_PATHS = {
     "UNABLE_TO_INFER_SCHEMA": "has no rows and no columns",
 }
 
+_HINTS = {"PATH_ALREADY_EXISTS": "choose another name, or pass --overwrite"}
+
 _CSV = {"header": "true", "inferSchema": "true"}
 
 
@@ -98,4 +100,5 @@ def _path_errors() -> Iterator[None]:
             raise
         told = raised.getMessageParameters() or {}
         path = told.get("path") or told.get("outputPath")
-        raise InvalidInputError(f"{path or 'the path'} {wrong}") from raised
+        hint = _HINTS.get(raised.getCondition() or "")
+        raise InvalidInputError(f"{path or 'the path'} {wrong}", hint=hint) from raised

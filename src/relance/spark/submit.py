@@ -68,7 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument("--root", help="root of the lake (default: spark.relance.root)")
         each.add_argument("--engine", choices=list(Engine), default=Engine.AUTO, help="where to run")
     for each in (run, resume):
-        each.add_argument("--wait", metavar="TIME", help="wait this long for another run to end, such as 30m")
+        each.add_argument(
+            "--wait", type=_span, metavar="TIME", help="wait this long for another run to end, such as 30m"
+        )
     return parser
 
 
@@ -86,7 +88,7 @@ def _do(spark: SparkSession, given: argparse.Namespace) -> RunRecord:
     runner, progress = runner_for(spark, given.engine), Display()
     if given.action == "resume":
         return runs.resume(
-            catalog, given.run, engine=given.engine, spark=runner, wait=_span(given.wait), progress=progress
+            catalog, given.run, engine=given.engine, spark=runner, wait=given.wait, progress=progress
         )
     only = None if not given.only else [parse_id(each) for each in given.only]
     if given.action == "plan":
@@ -96,19 +98,18 @@ def _do(spark: SparkSession, given: argparse.Namespace) -> RunRecord:
         if given.save:
             save_plan(made, given.save)
         return made.record
-    wait = _span(given.wait)
     if given.policy.endswith(".json"):
         if only is not None:
             raise InvalidInputError("a saved plan runs unchanged: leave out --only")
         saved = load_plan(given.policy)
-        return runs.run(catalog, saved, engine=given.engine, spark=runner, wait=wait, progress=progress)
+        return runs.run(catalog, saved, engine=given.engine, spark=runner, wait=given.wait, progress=progress)
     return runs.run_policy(
         catalog,
         _policy(given.policy),
         only=only,
         engine=given.engine,
         spark=runner,
-        wait=wait,
+        wait=given.wait,
         progress=progress,
     )
 
@@ -121,8 +122,11 @@ def _policy(file: str) -> Policy:
     return parse_policy(text, file=file)
 
 
-def _span(text: str | None) -> timedelta | None:
-    return None if text is None else parse_duration(text, what="--wait")
+def _span(text: str) -> timedelta:
+    try:
+        return parse_duration(text, what="it", needs_unit=True)
+    except InvalidInputError as error:
+        raise argparse.ArgumentTypeError(error.detail) from None
 
 
 def _answer(record: RunRecord) -> dict[str, object]:

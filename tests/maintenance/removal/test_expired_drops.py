@@ -234,6 +234,36 @@ def test_purge_job_works_on_s3(s3: S3Place) -> None:
     assert root.values("live") == [5]
 
 
+def test_surprise_in_one_group_does_not_hide_what_was_purged(
+    root: JobLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"t{number}" for number in range(5)]
+    _expired(root, *names)
+    planned = {each.table: each.planned for each in root.run(PurgeDropped(), dry_run=True)}
+    substitute(monkeypatch, "purge_job.most_tables", 2)
+    purge, calls = original("purge_job.purge"), original("purge_job.purge_rows")
+
+    def failing(real: Any) -> Any:
+        def call(context: Any, some: Any, options: Any) -> Any:
+            done = real(context, some, options)
+            if len(some) > 1 and any(str(each.table_id) == "t2" for each in some):
+                raise KeyError("after the purge")
+            return done
+
+        return call
+
+    substitute(monkeypatch, "purge_job.purge", failing(purge))
+    substitute(monkeypatch, "purge_job.purge_rows", failing(calls))
+    results = root.run(PurgeDropped())
+    assert [each.error for each in results] == [None] * len(names)
+    for each in results:
+        assert root.catalog.table_status(list(each.table)) == NotFound(each.table)
+        assert each.effect is not None
+        estimate = planned[each.table]
+        assert estimate is not None
+        assert (each.effect.files, each.effect.bytes) == (estimate.files, estimate.bytes) or each.effect.note
+
+
 def test_invalid_purge_settings_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="time zone"):
         PurgeDropped(deleted_before=datetime(2026, 1, 1))  # noqa: DTZ001  # that is what is refused

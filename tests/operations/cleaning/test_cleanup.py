@@ -189,6 +189,8 @@ def test_cleanup_of_a_missing_declared_or_dropped_table_is_not_found(lake: Versi
 def test_cleanup_accepts_durations_with_units(lake: VersionedTable) -> None:
     with_versions(lake)
     assert lake.catalog.cleanup_old_versions(ID, older_than="7d").versions == ()
+    with pytest.raises(InvalidInputError, match="older_than has no unit: '14'"):  # not 14 milliseconds
+        lake.catalog.cleanup_old_versions(ID, older_than="14")
     assert lake.catalog.cleanup_old_versions(ID, older_than="0s").versions == (1, 2, 3, 4, 5)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -23,8 +23,8 @@ from relance.catalog.purge import (
 )
 from relance.catalog.resolve import Generation, all_generations
 from relance.clock import require_moment
-from relance.errors import InvalidInputError, RelanceError
-from relance.maintenance.work import Effect, Estimate, TablePlan, Task
+from relance.errors import InvalidInputError, RelanceError, TableNotFoundError
+from relance.maintenance.work import Effect, Estimate, Outcome, Task
 from relance.operations.cleaning.pacing import purge_options
 from relance.storage.at_once import map_at_once
 
@@ -82,21 +82,35 @@ class PurgeDropped:
 
     def do_together(
         self, context: Context, tables: Sequence[tuple[str, ...]]
-    ) -> list[Effect | TablePlan | RelanceError | None]:
+    ) -> Iterator[Mapping[tuple[str, ...], Outcome]]:
         """Purge tables; each that fails gets its error."""
-
-        def look(table: tuple[str, ...]) -> PurgePlan | RelanceError | None:
-            try:
-                return self.plan(context, table)
-            except RelanceError as error:
-                return error
-
-        done: list[Effect | TablePlan | RelanceError | None] = []
         for start in range(0, len(tables), MOST_TABLES):
-            plans = map_at_once(context.storage, look, tables[start : start + MOST_TABLES])
-            effects = iter(_finish(context, [each for each in plans if isinstance(each, PurgePlan)]))
-            done += [next(effects) if isinstance(each, PurgePlan) else each for each in plans]
-        return done
+            group = tables[start : start + MOST_TABLES]
+            looked = map_at_once(context.storage, lambda table: self._look(context, table), group)
+            found = dict(zip(group, looked, strict=True))
+            yield {table: each for table, each in found.items() if not isinstance(each, PurgePlan)}
+            plans = {table: each for table, each in found.items() if isinstance(each, PurgePlan)}
+            names = list(plans)
+            try:
+                for outcomes in _finish(context, list(plans.values())):
+                    done = {names[number]: outcome for number, outcome in outcomes.items()}
+                    plans = {table: plan for table, plan in plans.items() if table not in done}
+                    yield done
+            except Exception:
+                # What is gone was purged before that: done again by itself, it would not be found.
+                yield {
+                    table: _remembered(plan) for table, plan in plans.items() if self._is_gone(context, table)
+                }
+                raise
+
+    def _look(self, context: Context, table: tuple[str, ...]) -> PurgePlan | RelanceError | None:
+        try:
+            return self.plan(context, table)
+        except RelanceError as error:
+            return error
+
+    def _is_gone(self, context: Context, table: tuple[str, ...]) -> bool:
+        return isinstance(self._look(context, table), TableNotFoundError)
 
     def _is_old(self, generation: Generation) -> bool:
         return self.deleted_before is None or dropped_before(generation, self.deleted_before)
@@ -126,29 +140,38 @@ class PurgePlan:
         return Estimate(files=done.files, bytes=done.bytes)
 
     def finish(self, context: Context, values: Sequence[Any]) -> Effect:
-        (outcome,) = _finish(context, [self])
+        (outcome,) = [outcome for outcomes in _finish(context, [self]) for outcome in outcomes.values()]
         if isinstance(outcome, RelanceError):
             raise outcome
         return outcome
 
 
-def _finish(context: Context, plans: Sequence[PurgePlan]) -> list[Effect | RelanceError]:
-    """Purge what was planned, together what was found ready, and return what became of each plan."""
+def _finish(context: Context, plans: Sequence[PurgePlan]) -> Iterator[dict[int, Effect | RelanceError]]:
+    """Purge what was planned, together what was found ready, and yield what became of plans by position."""
     if not plans:
-        return []
+        return
     options = purge_options(force=plans[0].options.force, rate=plans[0].options.rate_limit)
-    ready = [each.ready for each in plans if each.ready is not None]
-    purged = iter(purge_ready(context, ready, options))
-    others = [each for plan in plans if plan.ready is None for each in plan.generations]
-    asked = iter(purge_generations(context, others, options))
-    done: list[Effect | RelanceError] = []
-    for plan in plans:
-        results = [next(asked) for _ in plan.generations] if plan.ready is None else [next(purged)]
-        try:
-            done.append(_effect(results))
-        except RelanceError as error:
-            done.append(error)
-    return done
+    ready = {number: plan.ready for number, plan in enumerate(plans) if plan.ready is not None}
+    purged = purge_ready(context, list(ready.values()), options)
+    yield {number: _outcome([result]) for number, result in zip(ready, purged, strict=True)}
+    others = {number: plan.generations for number, plan in enumerate(plans) if plan.ready is None}
+    asked = iter(purge_generations(context, [each for some in others.values() for each in some], options))
+    yield {number: _outcome([next(asked) for _ in some]) for number, some in others.items()}
+
+
+def _outcome(results: Sequence[PurgeResult]) -> Effect | RelanceError:
+    try:
+        return _effect(results)
+    except RelanceError as error:
+        return error
+
+
+def _remembered(plan: PurgePlan) -> Effect:
+    """Return the effect of a purge whose own figures were lost: those of the plan, where it has any."""
+    files = plan.ready.files if plan.ready is not None else None
+    if files is None:
+        return Effect(note="purged; an unexpected error lost its figures")
+    return Effect(files=len(files), bytes=sum(info.size for info in files))
 
 
 def _effect(results: Sequence[PurgeResult]) -> Effect:

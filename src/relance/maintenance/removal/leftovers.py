@@ -12,6 +12,7 @@ from enum import StrEnum
 from relance.catalog.context import Context
 from relance.catalog.layout import Bodies, inspect_name
 from relance.catalog.repair import HASHED_DIRECTORY
+from relance.config import ENABLE_MANIFEST
 from relance.errors import UnsupportedOperationError
 from relance.identifiers import why_unusable
 from relance.locations import (
@@ -113,7 +114,8 @@ def find_orphans(context: Context, before: datetime, *, with_versions: bool) -> 
     if context.manifest is None and MANIFEST_DIRECTORY in directories:
         raise UnsupportedOperationError(
             "this root has a manifest that may refer to the directories: "
-            "open the catalog with manifest_enabled=true"
+            "open the catalog with manifest_enabled=true",
+            hint=ENABLE_MANIFEST,
         )
     named = _named(context)
     kinds = {each: kind_of(context, each) for each in sorted(directories) if not _is_ours(each, named)}

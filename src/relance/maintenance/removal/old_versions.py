@@ -40,6 +40,7 @@ GIANT_FILES = 20_000
 
 _BYTES_PER_FILE = 150
 """Of a manifest."""
+_ALLOW_YOUNG = "choose older versions, or pass --allow-young if no job uses them"
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -116,7 +117,8 @@ class CleanUp:
             return policy
         if policy.delete_unverified:
             raise InvalidInputError(
-                "delete_unverified removes files of jobs in progress: pass allow_young=True if there are none"
+                "delete_unverified removes files of jobs in progress: set allow_young if there are none",
+                hint=_ALLOW_YOUNG,
             )
         floor = now - FLOOR
         if policy.before_timestamp is None:
@@ -124,7 +126,8 @@ class CleanUp:
         if policy.before_timestamp > floor:
             raise InvalidInputError(
                 "the policy removes versions younger than 24 hours, which jobs may still use: "
-                "choose an earlier time or pass allow_young=True"
+                "choose an earlier time or set allow_young",
+                hint=_ALLOW_YOUNG,
             )
         return policy
 

@@ -66,7 +66,7 @@ class RemoveOrphans:
         if self.older_than < FLOOR and not self.allow_young:
             raise InvalidInputError(
                 "directories younger than 24 hours may belong to a create in progress: "
-                f"older_than={self.older_than} requires allow_young=True"
+                f"older_than={self.older_than} requires allow_young"
             )
         if self.rate_limit is not None and self.rate_limit <= 0:
             raise InvalidInputError(f"rate_limit must be above 0, got {self.rate_limit}")

@@ -116,7 +116,9 @@ def _look_at(context: Context, session: lance.Session | None, or_else: str, dire
                 continue  # its files may be going under our hands
             raise InvalidTableStateError(
                 f"cannot read the table at '{directory}', which may be a shallow clone that uses files of "
-                f"other tables: repair it, or drop and purge it{or_else}"
+                f"other tables: repair it, or drop and purge it{or_else}",
+                hint="repair that table, drop and purge it, or pass --ignore-clones if the catalog has no "
+                "shallow clones",
             ) from cause
         return Clone(directory, bases) if bases else None
     return None

@@ -88,5 +88,5 @@ def _age(older_than: timedelta | str | None) -> timedelta:
     if older_than is None:
         return DEFAULT_AGE
     if isinstance(older_than, str):
-        return parse_duration(older_than, what="older_than")
+        return parse_duration(older_than, what="older_than", needs_unit=True)
     return require_duration(older_than, what="older_than")

@@ -92,12 +92,15 @@ def export_table(
     kind = format_of(path, file_format)
     place = Path(path)
     if place.is_dir() or (place.exists() and not overwrite):
-        raise InvalidInputError(f"{path!r} already exists: choose another name, or overwrite it")
+        raise InvalidInputError(
+            f"{path!r} already exists: choose another name, or overwrite it",
+            hint="choose another name, or pass --overwrite",
+        )
     if place.exists() and not place.is_file():
         # A file that takes its place would take it from everybody: think of /dev/null.
         raise InvalidInputError(f"{path!r} is a device or a pipe: choose the path of a regular file")
     if not place.parent.is_dir():
-        raise InvalidInputError(f"there is no folder {str(place.parent)!r}")
+        raise InvalidInputError(f"there is no folder {str(place.parent)!r}", hint="create the folder first")
     place = place.resolve()  # what a link leads to is written anew, not the link
     reader = scan(context, parts, chosen)
     partial = place.with_name(f".{place.name}.{uuid.uuid4().hex}")

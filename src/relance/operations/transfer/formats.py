@@ -64,7 +64,10 @@ def format_of(path: str, asked: str | None = None) -> Format:
             raise InvalidInputError(f"unknown format {asked!r}: use one of {known}") from None
     found = _ENDINGS.get(Path(path).suffix.lower())
     if found is None:
-        raise InvalidInputError(f"cannot infer the file format from {path!r}: pass a format, one of {known}")
+        raise InvalidInputError(
+            f"cannot infer the file format from {path!r}: pass a format, one of {known}",
+            hint=f"pass --format, one of {known}",
+        )
     return found
 
 

@@ -39,7 +39,7 @@ class PolicyError(InvalidInputError):
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
 
-    def __reduce__(self) -> tuple[type[PolicyError], tuple[tuple[Problem, ...]]]:  # type: ignore[override]  # its only argument
+    def __reduce__(self) -> tuple[type[PolicyError], tuple[tuple[Problem, ...]]]:
         return (type(self), (self.problems,))
 
 

@@ -48,6 +48,8 @@ _POLL_SECONDS = 1.0
 class LeaseHeldError(ConcurrentModificationError):
     """Another run is in progress; the message names it."""
 
+    hint = "wait for the other run with --wait 10m; if it was interrupted: relance run --resume"
+
 
 class LeaseLostError(ConcurrentModificationError):
     """The lease expired or another run took it over: this run stops."""

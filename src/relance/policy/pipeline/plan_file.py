@@ -25,6 +25,7 @@ FORMAT = 1
 """Of the file; another number is refused."""
 
 _RUNS = f"{POLICY_DIRECTORY}/runs"
+_LIST_RUNS = "list the runs: relance history"
 _MAX_BYTES = 256 * 1024 * 1024
 """A plan of a million tables is shorter."""
 
@@ -133,13 +134,14 @@ def begun(context: Context, run: str | None) -> RunPlan:
     names = unfinished(context)
     name = run or (names[-1] if names else None)
     if name is None:
-        raise TransactionNotFoundError("there is no interrupted run to resume")
+        raise TransactionNotFoundError("there is no interrupted run to resume", hint=_LIST_RUNS)
     try:
         stored = context.storage.read(_key(name), at_most=_MAX_BYTES)
     except (KeyNotFoundError, InvalidInputError) as cause:
         known = ", ".join(names) or "none"
         raise TransactionNotFoundError(
-            f"run {name} cannot be resumed: it has ended or never started; interrupted runs: {known}"
+            f"run {name} cannot be resumed: it has ended or never started; interrupted runs: {known}",
+            hint=_LIST_RUNS,
         ) from cause
     return decode_plan(stored.body, what=f"the plan of run {name}")
 
