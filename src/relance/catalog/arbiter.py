@@ -275,46 +275,78 @@ def end_create(context: Context, snapshot: NameSnapshot, *, patient: bool = True
     Raises:
         ConcurrentModificationError: another client was faster, or the store too slow.
     """
-    name, marked = snapshot.name, snapshot.marked
-    assert marked is not None  # the caller looked
+    assert snapshot.marked is not None  # the caller looked
+    claim = Claim(context, snapshot.name, Lease(context, 0.0), snapshot.marked)
+
+    def finish(undid: str, fence: int | None) -> None:
+        if snapshot.marker is not None:
+            delete_mark(context, snapshot.name, claim.lease)
+        claim.swap(cleared(undid=undid, fence=fence))
+
+    _end_claim(claim, snapshot.directory, finish, patient=patient)
+
+
+def end_row_create(context: Context, row: Row, *, patient: bool = True) -> None:
+    """Do the same for a create that has claimed a row.
+
+    Raises:
+        SwapLostError: another client was faster.
+        ConcurrentModificationError: other writers are faster every time.
+    """
+    control = control_of(row)
+    if control is None or control.state is not State.REVIVING:
+        return
+    claim = Claim(context, row.object_id, Lease(context, 0.0), None, row)
+
+    def finish(undid: str, fence: int | None) -> None:
+        assert claim.row is not None  # it was claimed again
+        shown = claim.row.restored(row.object_id)
+        swap_row(context, claim.row, lambda snapshot, found: move_row(snapshot, found, shown))
+
+    _end_claim(claim, row.normalized_location or "", finish, patient=patient)
+
+
+def _end_claim(
+    claim: Claim, directory: str, finish: Callable[[str, int | None], None], *, patient: bool
+) -> None:
+    """Take a create's claim over and give it back, or finish it if its version is there.
+
+    Raises:
+        ConcurrentModificationError: another client was faster, or the store too slow.
+    """
+    context, tables = claim.context, claim.context.tables
     if patient:
-        wait_for_holder(context, name, marked)
-    lease = begin_lease(context)
-    control = taken_over(marked, context.timing)
-    claim = swap_file(context, name, control, over=marked)
-    assert control.before is not None  # a claim says what it was taken from
-    directory, fence = snapshot.directory, control.fence
+        claim.wait()
+    claim.lease = begin_lease(context)
+    claim.swap(taken_over(claim.marked or Marked(claim.control, Version("")), context.timing))
+    control = claim.control
+    before, fence = control.before, control.fence
+    assert before is not None  # a claim says what it was taken from
     for _ in range(ATTEMPTS):
         # First the number that the fence takes: a version of the create that lands later has that number too.
-        head = context.tables.head(directory)
-        if (
-            context.tables.committed_version(directory, control.writers, after=control.before.version)
-            is not None
-        ):
-            if snapshot.marker is not None:
-                delete_mark(context, name, lease)
-            swap_file(context, name, cleared(undid=control.before.id, fence=fence), over=claim)
+        head = tables.head(directory)
+        after = before.version if claim.row is None else control.version
+        if tables.committed_version(directory, control.writers, after=after) is not None:
+            finish(before.id, fence)
             return
-        if head is None or control.before.state is State.PURGED:
+        if head is None or before.state is State.PURGED:
             break  # what comes late lies under a tombstone, or creates what was only declared
-        if not is_same(read_control(context, name), claim):
-            raise _lost(name)
-        lease.require(name)
+        claim.require_held()
+        claim.lease.require(claim.name)
+        timeout = min(context.timing.commit_timeout, claim.lease.left)
         try:
-            context.tables.restore(
-                directory,
-                head.version,
-                token=new_nonce(),
-                timeout=min(context.timing.commit_timeout, lease.left),
-            )
+            tables.restore(directory, head.version, token=new_nonce(), timeout=timeout)
             break
         except VersionTakenError:
             continue
         except OutcomeUnknownError:
+            if claim.row is not None:
+                raise  # no purge waits for the fence of a row
             fence = seconds(context.store_now() + context.timing.reach) + 1
     else:
-        raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
-    swap_file(context, name, returned(control, fence=fence), over=claim)
+        what = f"table id '{claim.name}'" if claim.row is None else f"'{claim.name}'"
+        raise ConcurrentModificationError(f"too many concurrent changes to {what}; retry")
+    claim.give_back(fence=fence)
 
 
 def settle(context: Context, snapshot: NameSnapshot) -> bool:
@@ -333,18 +365,6 @@ def settle(context: Context, snapshot: NameSnapshot) -> bool:
     except SwapLostError:
         pass
     return False
-
-
-def wait_for_holder(context: Context, name: str, marked: Marked) -> None:
-    """Give the holder of a claim time to finish. Safety does not depend on it.
-
-    Raises:
-        SwapLostError: it did, or another client took over.
-    """
-    for _ in range(round(context.timing.patience.total_seconds())):
-        context.clock.sleep(1.0)
-        if not is_same(read_control(context, name), marked):
-            raise _lost(name)
 
 
 def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationError:
@@ -562,65 +582,6 @@ def swap_row(context: Context, seen: Row, plan: Callable[[Snapshot, Row], Change
     transact(manifest, lambda snapshot: (plan(snapshot, same_row(snapshot, seen)), None))
 
 
-def give_row_back(context: Context, row: Row, control: Control) -> None:
-    """Give the claim of a create back: the row is that of a dropped generation again.
-
-    Raises:
-        SwapLostError: another client was faster.
-    """
-    assert control.before is not None  # a claim says what it was taken from
-    back = row.dropped(
-        control.before.id, control_text(replace(control.before, nonce=new_nonce())), cascade=row.cascade
-    )
-    swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, back))
-
-
-def end_row_create(context: Context, row: Row, *, patient: bool = True) -> None:
-    """End the claim of a create on a row that does not go on: finish or undo it.
-
-    Raises:
-        SwapLostError: another client was faster.
-        ConcurrentModificationError: other writers are faster every time.
-    """
-    control = control_of(row)
-    if control is None or control.state is not State.REVIVING:
-        return
-    manifest = context.require_manifest(to_do="ending a create")
-    if patient:
-        for _ in range(round(context.timing.patience.total_seconds())):
-            context.clock.sleep(1.0)
-            same_row(manifest.latest(), row)
-    token = new_nonce()
-    mine = row.with_control(control_text(replace(control, nonce=token, token=token)))
-    lease = begin_lease(context)
-    swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, mine))
-    directory = row.normalized_location or ""
-    for _ in range(ATTEMPTS):
-        head = context.tables.head(directory)  # first, as in end_create
-        landed = context.tables.committed_version(directory, control.writers, after=control.version)
-        if landed is not None:
-            shown = mine.restored(row.object_id)
-            swap_row(context, mine, lambda snapshot, found, shown=shown: move_row(snapshot, found, shown))  # type: ignore[misc]  # bound now
-            return
-        if head is None:
-            break
-        lease.require(str(row.object_id))
-        same_row(manifest.latest(), mine)
-        try:
-            context.tables.restore(
-                directory,
-                head.version,
-                token=new_nonce(),
-                timeout=min(context.timing.commit_timeout, lease.left),
-            )
-            break
-        except VersionTakenError:
-            continue
-    else:
-        raise ConcurrentModificationError(f"too many concurrent changes to '{row.object_id}'; retry")
-    give_row_back(context, mine, control)
-
-
 # Claims on either.
 
 
@@ -631,6 +592,7 @@ class Claim:
     context: Context
     name: str
     lease: Lease
+    """Of another client's claim: one that has ended."""
     marked: Marked | None
     """The claim in the arbiter's file; None when a row is claimed."""
     row: Row | None = None
@@ -689,17 +651,47 @@ class Claim:
         self.row = row
         return True
 
+    def give_back(self, *, fence: int | None) -> None:
+        """Put back what a create's claim was taken from.
+
+        Raises:
+            SwapLostError: another client took the claim over.
+        """
+        back = returned(self.control, fence=fence)
+        if self.row is None:
+            self.swap(back)
+        else:
+            dropped = self.row.dropped(back.id, control_text(back), cascade=self.row.cascade)
+            swap_row(self.context, self.row, lambda snapshot, row: move_row(snapshot, row, dropped))
+
+    def require_held(self) -> None:
+        """Look whether the claim is still in the arbiter.
+
+        Raises:
+            SwapLostError: another client took it over.
+        """
+        if self.row is not None:
+            same_row(self.context.require_manifest(to_do="changing a row").latest(), self.row)
+        elif not is_same(read_control(self.context, self.name), self.marked):
+            raise _lost(self.name)
+
     def is_held(self) -> bool:
-        """Look whether the claim is still in the arbiter."""
-        if self.marked is not None:
-            return is_same(read_control(self.context, self.name), self.marked)
-        assert self.row is not None  # one of both is claimed
-        manifest = self.context.require_manifest(to_do="changing a row")
+        """Tell whether the claim is still in the arbiter."""
         try:
-            same_row(manifest.latest(), self.row)
+            self.require_held()
         except SwapLostError:
             return False
         return True
+
+    def wait(self) -> None:
+        """Give the holder time to finish. Safety does not depend on it.
+
+        Raises:
+            SwapLostError: it did, or another client took over.
+        """
+        for _ in range(round(self.context.timing.patience.total_seconds())):
+            self.context.clock.sleep(1.0)
+            self.require_held()
 
 
 def is_dead(context: Context, control: Control, modified: datetime | None) -> bool:

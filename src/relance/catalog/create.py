@@ -7,9 +7,10 @@ Over a name that stays dropped, a declare gives the new table a directory of its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 from relance.catalog.arbiter import (
     ATTEMPTS,
@@ -25,7 +26,6 @@ from relance.catalog.arbiter import (
     delete_mark,
     end_create,
     end_row_create,
-    give_row_back,
     home_rows,
     home_state,
     is_same,
@@ -34,7 +34,6 @@ from relance.catalog.arbiter import (
     swap_file,
     swap_row,
     sync,
-    wait_for_holder,
 )
 from relance.catalog.context import Context, require_writable
 from relance.catalog.drop import drop_home
@@ -100,6 +99,8 @@ from relance.locations import (
 from relance.storage.probe import capabilities, require_create_only, require_replace
 from relance.storage.readback import create_once
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True, slots=True)
 class Created:
@@ -147,24 +148,23 @@ def _create_once(
     home = place.home
     if not _settle_home(context, home):
         return None
-    if home.is_live and home.deregistered:
+    if home.is_live and (home.deregistered or (home.has_versions and mode is CreateMode.CREATE)):
         raise already_exists(context, home)
     if home.is_live and home.has_versions:
-        if mode is CreateMode.CREATE:
-            raise already_exists(context, home)
-        properties = place.properties
         if mode is CreateMode.EXIST_OK:
-            return Created(home.directory, home.version, properties)
-        return _overwrite_home(context, place, new)
-    if home.is_live:
-        if new.properties:
-            raise InvalidInputError(
-                f"create_table cannot set properties for already declared table '{new.table_id}'"
-            )
-        return _create_at_home(context, place, new)
-    if state_of(home.marked) in {State.DELETED, State.PURGED, State.REVIVING}:
-        return _revive_home(context, place, new)
-    return _create_at_home(context, place, new)
+            return Created(home.directory, home.version, place.properties)
+        return _overwrite_home(context, place, home, new)
+    if home.is_live and new.properties:
+        raise _has_properties(new)
+    if not home.is_live and state_of(home.marked) in {State.DELETED, State.PURGED, State.REVIVING}:
+        return _revive_home(context, place, home, new)
+    return _create_at_home(context, place, home, new)
+
+
+def _has_properties(new: NewTable) -> InvalidInputError:
+    return InvalidInputError(
+        f"create_table cannot set properties for already declared table '{new.table_id}'"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,18 +268,15 @@ def place_to_write(context: Context, table_id: TableId) -> tuple[str | None, str
     if home.is_live and home.deregistered:
         raise already_exists(context, home)
     refuse_occupied(context, table_id)
-    return home.directory, _hiding_nonce(home)
-
-
-def _hiding_nonce(home: NameSnapshot) -> str | None:
-    hides = home.marked is not None and state_of(home.marked) not in {State.CLEARED, State.WRITING}
-    return home.marked.control.nonce if hides and home.marked is not None else None
+    hides = home.marked is not None and home.marked.state not in {State.CLEARED, State.WRITING}
+    return home.directory, home.marked.control.nonce if hides and home.marked is not None else None
 
 
 def begin_at_home(context: Context, table_id: TableId) -> None:
     """Make sure that listings do not take files in a new home directory for a table."""
     require_create_only(context.storage, to_do="creating a table")
     context.flag_root()
+    # Listings see this sign and look twice, so that data without a version is never taken for a table.
     put_sign(context.storage, table_id.name, CREATING_SUFFIX)
 
 
@@ -336,20 +333,15 @@ def _too_busy(table_id: TableId) -> ConcurrentModificationError:
 # In the home directory.
 
 
-def _create_at_home(context: Context, place: _Place, new: NewTable) -> Created:
+def _create_at_home(context: Context, place: _Place, home: NameSnapshot, new: NewTable) -> Created:
     """Write the data, then commit version 1, which only one creator can.
 
     Raises:
         ConcurrentModificationError: another creator was faster, or the name was dropped meanwhile.
     """
-    home = place.home
-    assert home is not None  # the caller looked
     storage, name = context.storage, home.name
     refuse_occupied(context, new.table_id)
-    require_create_only(storage, to_do="creating a table")
-    context.flag_root()
-    # Listings see this sign and look twice, so that data without a version is never taken for a table.
-    put_sign(storage, name, CREATING_SUFFIX)
+    begin_at_home(context, new.table_id)
     try:
         staged = context.tables.stage(
             home.directory, new.data, token=new_nonce(), version=0, options=new.options
@@ -379,7 +371,7 @@ def _create_at_home(context: Context, place: _Place, new: NewTable) -> Created:
             raise ConcurrentModificationError("another client dropped it at the same time")
         # A declared table has them in its row already.
         _write_properties(context, new, home.directory, new.properties or place.properties)
-        properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
+        properties = _publish(context, place, name, new.properties)
         reserved = [table_file(name, RESERVED_FILE)] if home.reserved else []
         remove_signs(storage, name, suffixes=tuple(home.signs | {CREATING_SUFFIX}), also=reserved)
     return Created(home.directory, 1, properties)
@@ -468,7 +460,7 @@ def commit_next(
             if not may_go_on():
                 context.tables.discard(staged)
                 return None
-        raise ConcurrentModificationError(f"too many concurrent changes to table id '{new.table_id}'; retry")
+        raise _too_busy(new.table_id)
 
 
 def _write_properties(
@@ -485,42 +477,34 @@ def _write_properties(
     )
 
 
-def _publish(context: Context, place: _Place, new: NewTable, state: HomeState) -> dict[str, str]:
-    """Have the manifest show a table that was written in its home directory, and return its properties.
+def _publish(context: Context, place: _Place, name: str, properties: dict[str, str]) -> dict[str, str]:
+    """Have the manifest show a table in its home directory, and return its properties.
 
     Raises:
         NameTakenError: another object got the name meanwhile; the table was dropped again.
     """
-    name = new.table_id.name
-    if context.manifest is None:
-        return dict(new.properties)
+    state = HomeState(visible=True, hidden=False)
     try:
-        return sync(context, name, place.snapshot, state, properties=new.properties or None)
+        shown = sync(context, name, place.snapshot, state, properties=properties or None)
     except NameTakenError:
-        _drop_again(context, name)
+        with suppress(RelanceError):  # another client did so
+            drop_home(context, name, None)
         raise
+    return dict(properties) if context.manifest is None else shown
 
 
-def _drop_again(context: Context, name: str) -> None:
-    """Drop a table in its home directory whose name another object got; it can be undropped later."""
-    with suppress(RelanceError):  # another client did so
-        drop_home(context, name, None)
-
-
-def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | None:
+def _revive_home(context: Context, place: _Place, home: NameSnapshot, new: NewTable) -> Created | None:
     """Create over a dropped or purged name, or over the claim of another create, which may be dead.
 
     None means that a claim came in between, before anything was committed: look again.
     """
-    home = place.home
-    assert home is not None  # the caller looked
     assert home.marked is not None  # there is something to claim
     name, marked = home.name, home.marked
     require_replace(context.storage, to_do="replacing a dropped table")
     _require_same_drop(new, marked.control)
     if marked.state is State.REVIVING:
         try:
-            wait_for_holder(context, name, marked)
+            Claim(context, name, Lease(context, 0.0), marked).wait()
         except SwapLostError:
             return None
     token = new_nonce()
@@ -534,7 +518,7 @@ def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | No
     control = reviving(marked, token, context.timing)
     with ExitStack() as claims:
         try:
-            claim = claims.enter_context(_claimed(context, name, control, over=marked))
+            claim = claims.enter_context(_claimed_home(context, name, control, over=marked))
         except SwapLostError:
             context.tables.discard(staged)
             return None
@@ -565,7 +549,7 @@ def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | No
                 delete_mark(context, name, lease, also=[*signs, *inside])
             swap_file(context, name, cleared(undid=before.id, fence=control.fence), over=claim)
     with after_effect(name, "was written"):
-        properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
+        properties = _publish(context, place, name, new.properties)
     return Created(home.directory, version, properties)
 
 
@@ -616,38 +600,53 @@ def _is_still_hidden(context: Context, home: NameSnapshot, claim: Marked) -> boo
 
 
 @contextmanager
-def _claimed(context: Context, name: str, control: Control, *, over: Marked) -> Iterator[Marked]:
-    """Hold a create's claim for the block, and give it back if that fails, whatever stops it.
+def _claimed(
+    take: Callable[[], _T], give_back: Callable[[_T], object], end: Callable[[], object]
+) -> Iterator[_T]:
+    """Hold a claim for the block, and give it back if that fails, whatever stops it.
 
-    A version that may still land is fenced first, and a create whose version is there is finished, as
-    another client would do it.
+    If a version may still land, `end` does what another client would do: it fences that version, or finishes
+    what its claim stood for if the version is there.
 
     Raises:
         SwapLostError: another client changed the arbiter first.
     """
-    claim: Marked | None = None
+    taken = False
     try:
-        claim = swap_file(context, name, control, over=over)
+        claim = take()
+        taken = True
         yield claim
     except BaseException as failure:
-        definite = isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError)
         with suppress(RelanceError):
-            if claim is not None and definite:
-                swap_file(context, name, returned(control, fence=control.fence), over=claim)
-            elif not definite:
-                home = inspect_name(context, name, bodies=Bodies.ALL)
-                if home.marked is not None and home.marked.control.nonce == control.nonce:
-                    end_create(context, home, patient=False)
+            if not isinstance(failure, RelanceError) or isinstance(failure, ServiceUnavailableError):
+                end()
+            elif taken:
+                give_back(claim)
         raise
 
 
-def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created | None:
+def _claimed_home(
+    context: Context, name: str, control: Control, *, over: Marked
+) -> AbstractContextManager[Marked]:
+    """Hold a create's claim on a home directory for the block."""
+
+    def end() -> None:
+        home = inspect_name(context, name, bodies=Bodies.ALL)
+        if home.marked is not None and home.marked.control.nonce == control.nonce:
+            end_create(context, home, patient=False)
+
+    return _claimed(
+        lambda: swap_file(context, name, control, over=over),
+        lambda claim: swap_file(context, name, returned(control, fence=control.fence), over=claim),
+        end,
+    )
+
+
+def _overwrite_home(context: Context, place: _Place, home: NameSnapshot, new: NewTable) -> Created | None:
     """Write over a visible table; the arbiter says so from before the commit until after it.
 
     None means that nothing was committed: look again.
     """
-    home = place.home
-    assert home is not None  # the caller looked
     name, storage = home.name, context.storage
     marked = home.marked
     if marked is None and home.control is not None:
@@ -661,10 +660,16 @@ def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created |
     guarded = capabilities(storage).replace  # else no purge works on this store, so none can interfere
     lease = begin_lease(context)
     claim: Marked | None = None
-    try:
+    with ExitStack() as claims:
         if guarded:
             try:
-                claim = swap_file(context, name, writing(marked, token, context.timing), over=marked)
+                claim = claims.enter_context(
+                    _claimed(
+                        lambda: swap_file(context, name, writing(marked, token, context.timing), over=marked),
+                        lambda claim: _withdraw(context, name, claim),
+                        lambda: _end_overwrite(context, home, token),
+                    )
+                )
             except SwapLostError:
                 context.tables.discard(staged)
                 return None
@@ -677,14 +682,6 @@ def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created |
             lease=lease,
             may_go_on=lambda: claim is None or is_same(read_control(context, name), claim),
         )
-    except BaseException as failure:
-        with suppress(RelanceError):
-            if isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError):
-                if claim is not None:
-                    _withdraw(context, name, claim)
-            elif guarded:
-                _end_overwrite(context, home, token)
-        raise
     if version is None:
         raise ConcurrentModificationError(f"table id '{name}' was changed by another client; retry")
     properties = place.properties
@@ -696,14 +693,10 @@ def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created |
             properties = dict(new.properties)
         elif new.properties:
             # Its look at the name is as old as the plan: look again before the row is planned.
-            properties = _after_overwrite(context, new)
+            snapshot = context.latest()
+            state = home_state(inspect_name(context, name, bodies=Bodies.ALL))
+            properties = sync(context, name, snapshot, state, properties=new.properties)
     return Created(home.directory, version, properties)
-
-
-def _after_overwrite(context: Context, new: NewTable) -> dict[str, str]:
-    snapshot = context.latest()
-    home = inspect_name(context, new.table_id.name, bodies=Bodies.ALL)
-    return sync(context, new.table_id.name, snapshot, home_state(home), properties=new.properties)
 
 
 def _end_overwrite(context: Context, home: NameSnapshot, token: str) -> None:
@@ -740,32 +733,33 @@ def _create_over_row(context: Context, new: NewTable, mode: CreateMode, row: Row
             end_row_create(context, row)
         return None
     directory = require_directory(row)
-    if not context.storage.which_exist([f"{directory}/{VERSIONS_DIRECTORY}/"]):
+    declared = not context.storage.which_exist([f"{directory}/{VERSIONS_DIRECTORY}/"])
+    if declared:
         if new.properties:
-            raise InvalidInputError(
-                f"create_table cannot set properties for already declared table '{new.table_id}'"
-            )
+            raise _has_properties(new)
+        version, properties = 1, row.properties
         _write_first(context, new, directory)
-        with after_effect(str(new.table_id), "was written"):
-            _write_properties(context, new, directory, row.properties)
-            end_reservation(context, directory)
-            return Created(directory, 1, _require_same(context, new, directory))
-    if mode is CreateMode.CREATE:
-        raise taken(new.table_id, row)
-    head = context.tables.head(directory)
-    version = head.version if head is not None else 0
-    if mode is CreateMode.EXIST_OK:
-        return Created(directory, version, row.properties)
-    staged = context.tables.stage(
-        directory, new.data, token=new_nonce(), version=version, options=new.options
-    )
-    written = commit_next(
-        context, directory, new, staged, after=version, lease=begin_lease(context), may_go_on=lambda: True
-    )
-    assert written is not None  # it may always go on
+    else:
+        if mode is CreateMode.CREATE:
+            raise taken(new.table_id, row)
+        head = context.tables.head(directory)
+        latest = head.version if head is not None else 0
+        if mode is CreateMode.EXIST_OK:
+            return Created(directory, latest, row.properties)
+        staged = context.tables.stage(
+            directory, new.data, token=new_nonce(), version=latest, options=new.options
+        )
+        lease, properties = begin_lease(context), new.properties
+        written = commit_next(
+            context, directory, new, staged, after=latest, lease=lease, may_go_on=lambda: True
+        )
+        assert written is not None  # it may always go on
+        version = written
     with after_effect(str(new.table_id), "was written"):
-        _write_properties(context, new, directory, new.properties)
-        return Created(directory, written, _require_same(context, new, directory))
+        _write_properties(context, new, directory, properties)
+        if declared:
+            end_reservation(context, directory)
+        return Created(directory, version, _require_same(context, new, directory))
 
 
 def _require_same(context: Context, new: NewTable, directory: str) -> dict[str, str]:
@@ -814,19 +808,15 @@ def _create_elsewhere(context: Context, new: NewTable) -> Created:
 
 
 def _write_first(context: Context, new: NewTable, directory: str) -> None:
+    timeout = context.timing.commit_timeout
     try:
         staged = context.tables.stage(directory, new.data, token=new_nonce(), version=0, options=new.options)
+        with _discarding(context, staged):
+            commit_exactly(context, directory, new, staged, version=1, timeout=timeout)
     except VersionTakenError as failure:
         raise ConcurrentModificationError(
             f"table id '{new.table_id}' was created by another client"
         ) from failure
-    with _discarding(context, staged):
-        try:
-            commit_exactly(context, directory, new, staged, version=1, timeout=context.timing.commit_timeout)
-        except VersionTakenError as failure:
-            raise ConcurrentModificationError(
-                f"table id '{new.table_id}' was created by another client"
-            ) from failure
 
 
 def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None:
@@ -850,17 +840,27 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
         writers=(token,),
         before=control,
         since=seconds(context.store_now()),
+        version=version,
     )
-    claimed = replace(claimed, version=version)
     row = dropped.reviving(control_text(claimed))
 
     def plan(snapshot: Snapshot, found: Row) -> Change:
         _require_free_id(context, snapshot, new.table_id)
         return move_row(snapshot, found, row)
 
+    def take() -> Claim:
+        swap_row(context, dropped, plan)
+        return Claim(context, str(new.table_id), lease, None, row)
+
     with ExitStack() as claims:
         try:
-            claim = claims.enter_context(_claimed_row(context, new.table_id, dropped, row, plan, lease))
+            claim = claims.enter_context(
+                _claimed(
+                    take,
+                    lambda claim: claim.give_back(fence=None),
+                    lambda: end_row_create(context, row, patient=False),
+                )
+            )
         except SwapLostError:
             context.tables.discard(staged)
             return None
@@ -884,37 +884,6 @@ def _require_free_id(context: Context, snapshot: Snapshot, table_id: TableId) ->
         raise taken(table_id, row)
     if not table_id.namespace and context.dir_listing and inspect_name(context, table_id.name).is_visible:
         raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{table_directory(table_id.name)}'")
-
-
-@contextmanager
-def _claimed_row(
-    context: Context,
-    table_id: TableId,
-    dropped: Row,
-    row: Row,
-    plan: Callable[[Snapshot, Row], Change],
-    lease: Lease,
-) -> Iterator[Claim]:
-    """Hold a create's claim on a row for the block, and give it back if that fails, whatever stops it.
-
-    Raises:
-        SwapLostError: another client changed the row first.
-    """
-    claimed = False
-    try:
-        swap_row(context, dropped, plan)
-        claimed = True
-        yield Claim(context, str(table_id), lease, None, row)
-    except BaseException as failure:
-        definite = isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError)
-        with suppress(RelanceError):
-            if claimed and definite:
-                control = control_of(row)
-                assert control is not None  # it is a claim
-                give_row_back(context, row, control)
-            elif not definite:
-                end_row_create(context, row, patient=False)
-        raise
 
 
 def declare(
@@ -952,25 +921,20 @@ def _declare_once(
             return None
         raise taken(table_id, place.row)
     home = place.home
-    if home is not None and home.situation is not Situation.PURGING and not _settle_home(context, home):
-        return None
-    untouched = home is not None and state_of(home.marked) not in {
-        State.DELETED,
-        State.PURGED,
-        State.REVIVING,
-        State.PURGING,
-    }
-    if home is not None and home.is_live:
-        raise already_exists(context, home)
-    if home is not None and untouched and place.generation is None:
-        check_location(home.directory)
-        return _reserve_home(context, place, home, properties)
+    if home is not None:
+        if home.situation is not Situation.PURGING and not _settle_home(context, home):
+            return None
+        if home.is_live:
+            raise already_exists(context, home)
+        if state_of(home.marked) in {None, State.CLEARED, State.WRITING}:
+            check_location(home.directory)
+            return _reserve_home(context, place, home, properties)
     if context.manifest is not None:
         check_location(None)
         return _declare_elsewhere(context, table_id, properties)
     assert home is not None  # without a manifest every table is in its home directory
     check_location(home.directory)
-    return _declare_over_tombstone(context, place, home)
+    return _declare_over_tombstone(context, home)
 
 
 def _reserve_home(context: Context, place: _Place, home: NameSnapshot, properties: dict[str, str]) -> str:
@@ -989,12 +953,7 @@ def _reserve_home(context: Context, place: _Place, home: NameSnapshot, propertie
         now = inspect_name(context, name)
         if now.has_versions or not _is_unchanged(home, now):
             raise ConcurrentModificationError("another client changed it at the same time")
-        try:
-            state = HomeState(visible=True, hidden=False)
-            sync(context, name, place.snapshot, state, properties=properties or None)
-        except NameTakenError:
-            _drop_again(context, name)
-            raise
+        _publish(context, place, name, properties)
     return home.directory
 
 
@@ -1016,7 +975,7 @@ def _declare_elsewhere(context: Context, table_id: TableId, properties: dict[str
     return directory
 
 
-def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot) -> str:
+def _declare_over_tombstone(context: Context, home: NameSnapshot) -> str:
     """Declare a name in V1 whose table was purged; a dropped one is refused.
 
     A declare has no end: the client writes on its own and does not tell. Clearing a drop's marker for
@@ -1030,10 +989,8 @@ def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot)
         raise busy(context, name, marked)
     if marked is None or not is_purged(marked):
         raise already_exists(context, home)
-    before = marked if marked.state is State.PURGED else None
-    began = (
-        marked.time if before is not None else marked.control.before.since if marked.control.before else None
-    )
+    before = marked.control.before
+    began = marked.time if before is None else before.since
     if began is None or context.store_now() < from_seconds(began) + context.timing.late:
         raise TableAlreadyExistsError(
             f"table id '{name}' was purged, but a create that started before its drop may still be in "
@@ -1041,10 +998,10 @@ def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot)
         )
     require_replace(context.storage, to_do="redeclaring a purged table")
     if marked.state is State.REVIVING:
-        wait_for_holder(context, name, marked)
+        Claim(context, name, Lease(context, 0.0), marked).wait()
     lease = begin_lease(context)
     control = reviving(marked, new_nonce(), context.timing)
-    with _claimed(context, name, control, over=marked) as claim:
+    with _claimed_home(context, name, control, over=marked) as claim:
         if not inspect_name(context, name).is_empty:
             raise TableAlreadyExistsError(
                 f"table id '{name}' was purged, but new files have appeared since: delete them with "
