@@ -30,6 +30,7 @@ from relance.catalog.layout import (
     inspect_name,
     list_manifests,
     list_root,
+    newest_manifest,
     sign_deregistered,
 )
 from relance.catalog.manifest.row import ObjectType, Row, user_properties
@@ -323,7 +324,7 @@ def lance_properties(context: Context, home: NameSnapshot) -> dict[str, str]:
     """
     newest = home.newest
     if newest is None and home.has_versions:
-        newest = next(iter(reversed(list_manifests(context.storage, home.directory, None))), None)
+        newest = newest_manifest(context.storage, home.directory)
     if newest is None:
         return {}
     known = context.memory.properties.get(home.directory)

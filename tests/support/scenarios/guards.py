@@ -612,7 +612,7 @@ GUARDS = (
     ),
     Guard(
         "body-last",
-        lambda: {"guard.read_listed": lambda context, name, listed: read_control(context, name)},
+        lambda: {"guard.read_listed": lambda context, name, listed=None: read_control(context, name)},
         (case("late M", "purge/1", "drop/c", budget=NO_FAULT),),
     ),
     Guard(
