@@ -33,7 +33,9 @@ from relance.catalog.states import (
     encode_mark,
     is_purged,
     new_nonce,
+    plain,
     returned,
+    revived,
     seconds,
     state_of,
     taken_over,
@@ -278,10 +280,10 @@ def end_create(context: Context, snapshot: NameSnapshot, *, patient: bool = True
     assert snapshot.marked is not None  # the caller looked
     claim = Claim(context, snapshot.name, Lease(context, 0.0), snapshot.marked)
 
-    def finish(undid: str, fence: int | None) -> None:
+    def finish(fence: int | None) -> None:
         if snapshot.marker is not None:
             delete_mark(context, snapshot.name, claim.lease)
-        claim.swap(cleared(undid=undid, fence=fence))
+        claim.swap(revived(claim.control, fence=fence))
 
     _end_claim(claim, snapshot.directory, finish, patient=patient)
 
@@ -298,7 +300,7 @@ def end_row_create(context: Context, row: Row, *, patient: bool = True) -> None:
         return
     claim = Claim(context, row.object_id, Lease(context, 0.0), None, row)
 
-    def finish(undid: str, fence: int | None) -> None:
+    def finish(_: int | None) -> None:
         assert claim.row is not None  # it was claimed again
         shown = claim.row.restored(row.object_id)
         swap_row(context, claim.row, lambda snapshot, found: move_row(snapshot, found, shown))
@@ -306,9 +308,7 @@ def end_row_create(context: Context, row: Row, *, patient: bool = True) -> None:
     _end_claim(claim, row.normalized_location or "", finish, patient=patient)
 
 
-def _end_claim(
-    claim: Claim, directory: str, finish: Callable[[str, int | None], None], *, patient: bool
-) -> None:
+def _end_claim(claim: Claim, directory: str, finish: Callable[[int | None], None], *, patient: bool) -> None:
     """Take a create's claim over and give it back, or finish it if its version is there.
 
     Raises:
@@ -320,14 +320,13 @@ def _end_claim(
     claim.lease = begin_lease(context)
     claim.swap(taken_over(claim.marked or Marked(claim.control, Version("")), context.timing))
     control = claim.control
-    before, fence = control.before, control.fence
-    assert before is not None  # a claim says what it was taken from
+    before, fence = control.origin, control.fence
     for _ in range(ATTEMPTS):
         # First the number that the fence takes: a version of the create that lands later has that number too.
         head = tables.head(directory)
         after = before.version if claim.row is None else control.version
         if tables.committed_version(directory, control.writers, after=after) is not None:
-            finish(before.id, fence)
+            finish(fence)
             return
         if head is None or before.state is State.PURGED:
             break  # what comes late lies under a tombstone, or creates what was only declared
@@ -389,16 +388,26 @@ def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationE
 # The rows of a root table in its home directory.
 
 
+def row_at(snapshot: Snapshot | None, object_id: str) -> Row | None:
+    """Return the row at an id, None also where there is no manifest."""
+    return None if snapshot is None else snapshot.get([object_id]).get(object_id)
+
+
 def home_rows(snapshot: Snapshot, name: str) -> list[Row]:
     """Return the rows that lead to the home directory of a name: at its id, or at a dropped one."""
-    row = snapshot.get([name]).get(name)
+    row = row_at(snapshot, name)
     own = [row] if row is not None and row.is_home else []
     return own + [dropped for dropped in snapshot.dropped(name) if dropped.is_home]
 
 
+def home_row(snapshot: Snapshot | None, name: str) -> Row | None:
+    """Return the first of them, None also where there is no manifest."""
+    return None if snapshot is None else next(iter(home_rows(snapshot, name)), None)
+
+
 def other_owner(snapshot: Snapshot | None, name: str) -> Row | None:
     """Return the row of another object that has the name, so that the home directory does not count."""
-    row = None if snapshot is None else snapshot.get([name]).get(name)
+    row = row_at(snapshot, name)
     return None if row is None or row.is_home else row
 
 
@@ -418,15 +427,9 @@ class HomeState:
 def home_state(snapshot: NameSnapshot) -> HomeState:
     """Return where the row belongs according to a look at the name."""
     hidden = snapshot.situation is not Situation.VISIBLE and (snapshot.has_versions or snapshot.reserved)
-    deletion_id = ""
-    if hidden:
-        control = snapshot.marked.control if snapshot.marked is not None else None
-        if control is not None and control.state is State.REVIVING:
-            control = control.before
-        deletion_id = (control.id if control is not None else "") or (
-            snapshot.mark.id if snapshot.mark is not None and snapshot.mark.id else ""
-        )
-    return HomeState(snapshot.is_visible, hidden, deletion_id or new_nonce())
+    read_as, mark = plain(snapshot.marked), snapshot.mark
+    known = (read_as.control.id if read_as is not None else "") or (mark.id if mark is not None else None)
+    return HomeState(snapshot.is_visible, hidden, (known if hidden else None) or new_nonce())
 
 
 def sync(
@@ -436,7 +439,6 @@ def sync(
     state: HomeState,
     *,
     properties: dict[str, str] | None = None,
-    also: Callable[[Snapshot], Change] | None = None,
 ) -> dict[str, str]:
     """Put the home row where arbiter and marker want it, in one commit, and return its properties.
 
@@ -449,7 +451,7 @@ def sync(
     """
     if context.manifest is None:
         return {}
-    return sync_many(context, snapshot, {name: state}, properties=properties or None, also=also)[name]
+    return sync_many(context, snapshot, {name: state}, properties=properties or None)[name]
 
 
 def sync_many(
@@ -458,7 +460,6 @@ def sync_many(
     states: dict[str, HomeState],
     *,
     properties: dict[str, str] | None = None,
-    also: Callable[[Snapshot], Change] | None = None,
 ) -> dict[str, dict[str, str]]:
     """Do the same for several names in one commit."""
     manifest = context.manifest
@@ -474,10 +475,8 @@ def sync_many(
             change, shown[name] = _plan_sync(snapshot, name, state, properties)
             removed += change.removed
             added += change.added
-        extra = also(snapshot) if also is not None else Change()
-        change = Change((*removed, *extra.removed), (*added, *extra.added), always=True)
         try:
-            manifest.commit(snapshot, change)
+            manifest.commit(snapshot, Change(tuple(removed), tuple(added), always=True))
             return shown
         except ManifestConflictError:
             manifest.back_off(attempt)
@@ -565,7 +564,7 @@ def same_row(snapshot: Snapshot, seen: Row) -> Row:
     Raises:
         SwapLostError: another client changed it.
     """
-    row = snapshot.get([seen.object_id]).get(seen.object_id)
+    row = row_at(snapshot, seen.object_id)
     now, then = (None if row is None else control_of(row)), control_of(seen)
     if row is None or now is None or then is None or now.nonce != then.nonce:
         raise SwapLostError(f"'{seen.original_id}' was changed by another client")
@@ -644,7 +643,7 @@ class Claim:
             self.marked = marked
             return True
         manifest = self.context.require_manifest(to_do="changing a row")
-        row = manifest.latest().get([self.row.object_id]).get(self.row.object_id)
+        row = row_at(manifest.latest(), self.row.object_id)
         control = None if row is None else control_of(row)
         if control is None or control.token != self.token:
             return False

@@ -7,7 +7,7 @@ Over a name that stays dropped, a declare gives the new table a directory of its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -26,10 +26,11 @@ from relance.catalog.arbiter import (
     delete_mark,
     end_create,
     end_row_create,
-    home_rows,
+    home_row,
     home_state,
     is_same,
     move_row,
+    row_at,
     settle,
     swap_file,
     swap_row,
@@ -52,6 +53,8 @@ from relance.catalog.resolve import (
     Generation,
     generation_at_home,
     generation_of_row,
+    home_row_at,
+    in_order,
     insert_row,
     new_directory,
     remove_unknown,
@@ -71,6 +74,7 @@ from relance.catalog.states import (
     is_purged,
     new_nonce,
     returned,
+    revived,
     reviving,
     seconds,
     state_of,
@@ -122,12 +126,14 @@ def create(context: Context, new: NewTable, mode: CreateMode, snapshot: Snapshot
         ConcurrentModificationError: another client was faster.
     """
     for _ in range(ATTEMPTS):
+        created = None
         try:
             created = _create_once(context, new, mode, snapshot)
+        except _LookAgainError:
+            pass
         except _BeatenError:
             if mode is CreateMode.CREATE:
-                raise
-            created = None  # what is there now can be kept, or written over
+                raise  # in other modes what is there now can be kept, or written over
         if created is not None:
             return created
         snapshot = None
@@ -179,15 +185,10 @@ class _Place:
     """The dropped generation to revive, where that is not in the home directory."""
 
     @property
-    def home_row(self) -> Row | None:
-        if self.home is None or self.snapshot is None:
-            return None
-        rows = home_rows(self.snapshot, self.home.name)
-        return rows[0] if rows else None
-
-    @property
     def properties(self) -> dict[str, str]:
-        row = self.row if self.row is not None else self.home_row
+        row = self.row
+        if row is None and self.home is not None:
+            row = home_row(self.snapshot, self.home.name)
         return row.properties if row is not None else {}
 
 
@@ -199,15 +200,14 @@ def _place(context: Context, table_id: TableId, snapshot: Snapshot | None = None
     """
     snapshot = context.latest() if snapshot is None else snapshot
     require_writable(snapshot)
-    row = None
     if snapshot is not None:
         require_namespace(snapshot, table_id.namespace)
-        row = snapshot.get([str(table_id)]).get(str(table_id))
+        row = row_at(snapshot, str(table_id))
         if row is not None and not row.is_home:
             return _Place(snapshot, row)
     newest = None if snapshot is None else newest_dropped(snapshot, str(table_id))
     at_home = not table_id.namespace and (
-        snapshot is None or context.dir_listing or bool(home_rows(snapshot, table_id.name))
+        snapshot is None or context.dir_listing or home_row(snapshot, table_id.name) is not None
     )
     if not at_home:
         return _Place(snapshot, generation=newest)
@@ -236,12 +236,7 @@ def newest_dropped(snapshot: Snapshot, object_id: str) -> Generation | None:
         control = None if row.is_home or row.object_type != ObjectType.TABLE else control_of(row)
         if control is not None and control.state is State.DELETED:
             generations.append(generation_of_row(row, control))
-    return max(generations, key=lambda generation: _drop_order(generation), default=None)
-
-
-def _drop_order(generation: Generation) -> tuple[float, str]:
-    at = generation.dropped_at or generation.control.deleted_at
-    return (at.timestamp() if at is not None else 0.0, generation.deletion_id)
+    return in_order(generations)[-1] if generations else None
 
 
 def place_to_write(context: Context, table_id: TableId) -> tuple[str | None, str | None]:
@@ -343,9 +338,7 @@ def _create_at_home(context: Context, place: _Place, home: NameSnapshot, new: Ne
     refuse_occupied(context, new.table_id)
     begin_at_home(context, new.table_id)
     try:
-        staged = context.tables.stage(
-            home.directory, new.data, token=new_nonce(), version=0, options=new.options
-        )
+        staged = _stage(context, new, home.directory, token=new_nonce(), version=0)
     except VersionTakenError as failure:
         raise _beaten(name) from failure  # whatever a look shows now: that table may be gone again
     except RelanceError as failure:
@@ -390,6 +383,10 @@ class _BeatenError(ConcurrentModificationError):
 
 def _beaten(name: str) -> _BeatenError:
     return _BeatenError(f"table id '{name}' was created, dropped or purged by another client")
+
+
+def _stage(context: Context, new: NewTable, directory: str, *, token: str, version: int) -> StagedData:
+    return context.tables.stage(directory, new.data, token=token, version=version, options=new.options)
 
 
 def commit_exactly(
@@ -471,7 +468,7 @@ def _write_properties(
         return
     timeout = context.timing.commit_timeout
     if lease is not None:
-        timeout = min(timeout, max(lease.left, timedelta(0)))
+        timeout = min(timeout, lease.left)
     context.tables.set_properties(
         directory, properties, token=new_nonce(), timeout=timeout, options=new.options
     )
@@ -509,19 +506,12 @@ def _revive_home(context: Context, place: _Place, home: NameSnapshot, new: NewTa
             return None
     token = new_nonce()
     try:
-        staged = context.tables.stage(
-            home.directory, new.data, token=token, version=home.version, options=new.options
-        )
+        staged = _stage(context, new, home.directory, token=token, version=home.version)
     except VersionTakenError:
         return None  # over a tombstone Lance expects no version: another create, or a late one, came first
     lease = begin_lease(context)
     control = reviving(marked, token, context.timing)
-    with ExitStack() as claims:
-        try:
-            claim = claims.enter_context(_claimed_home(context, name, control, over=marked))
-        except SwapLostError:
-            context.tables.discard(staged)
-            return None
+    with _claimed_home(context, name, control, over=marked, staged=staged) as claim:
         if not _is_still_hidden(context, home, claim):
             context.tables.discard(staged)
             return None
@@ -536,8 +526,6 @@ def _revive_home(context: Context, place: _Place, home: NameSnapshot, new: NewTa
         )
         if version is None:
             return None
-        before = control.before
-        assert before is not None  # a claim says what it was taken from
         signs = [name + suffix for suffix in sorted(home.signs)]
         inside = [table_file(name, DEREGISTERED_FILE)] if home.deregistered else []
         inside += [table_file(name, RESERVED_FILE)] if home.reserved else []
@@ -547,7 +535,7 @@ def _revive_home(context: Context, place: _Place, home: NameSnapshot, new: NewTa
             if home.marker is not None or signs or inside:
                 # The new table is not deregistered, whatever the dropped one was.
                 delete_mark(context, name, lease, also=[*signs, *inside])
-            swap_file(context, name, cleared(undid=before.id, fence=control.fence), over=claim)
+            swap_file(context, name, revived(control, fence=control.fence), over=claim)
     with after_effect(name, "was written"):
         properties = _publish(context, place, name, new.properties)
     return Created(home.directory, version, properties)
@@ -589,8 +577,7 @@ def _is_still_hidden(context: Context, home: NameSnapshot, claim: Marked) -> boo
         return True  # a version that another client has put there refuses the commit
     now, control = inspect_name(context, home.name, versions=True), claim.control
     if now.has_versions and now.situation is Situation.VISIBLE:
-        assert control.before is not None  # a claim says what it was taken from
-        after = cleared(undid=control.before.id, fence=control.fence)
+        after = revived(control, fence=control.fence)
     elif home.has_versions and not now.has_versions:
         after = returned(control, fence=control.fence)
     else:
@@ -599,9 +586,17 @@ def _is_still_hidden(context: Context, home: NameSnapshot, claim: Marked) -> boo
     return False
 
 
+class _LookAgainError(ConcurrentModificationError):
+    """Another client was faster, and what is there now has to be looked at before anything else."""
+
+
 @contextmanager
 def _claimed(
-    take: Callable[[], _T], give_back: Callable[[_T], object], end: Callable[[], object]
+    context: Context,
+    staged: StagedData | None,
+    take: Callable[[], _T],
+    give_back: Callable[[_T], object],
+    end: Callable[[], object],
 ) -> Iterator[_T]:
     """Hold a claim for the block, and give it back if that fails, whatever stops it.
 
@@ -610,6 +605,7 @@ def _claimed(
 
     Raises:
         SwapLostError: another client changed the arbiter first.
+        _LookAgainError: the same, where data was staged, which is discarded.
     """
     taken = False
     try:
@@ -617,6 +613,9 @@ def _claimed(
         taken = True
         yield claim
     except BaseException as failure:
+        if not taken and staged is not None and isinstance(failure, SwapLostError):
+            context.tables.discard(staged)
+            raise _LookAgainError(failure.detail) from failure
         with suppress(RelanceError):
             if not isinstance(failure, RelanceError) or isinstance(failure, ServiceUnavailableError):
                 end()
@@ -626,7 +625,7 @@ def _claimed(
 
 
 def _claimed_home(
-    context: Context, name: str, control: Control, *, over: Marked
+    context: Context, name: str, control: Control, *, over: Marked, staged: StagedData | None = None
 ) -> AbstractContextManager[Marked]:
     """Hold a create's claim on a home directory for the block."""
 
@@ -636,6 +635,8 @@ def _claimed_home(
             end_create(context, home, patient=False)
 
     return _claimed(
+        context,
+        staged,
         lambda: swap_file(context, name, control, over=over),
         lambda claim: swap_file(context, name, returned(control, fence=control.fence), over=claim),
         end,
@@ -654,25 +655,17 @@ def _overwrite_home(context: Context, place: _Place, home: NameSnapshot, new: Ne
         if marked is None or state_of(marked) not in {State.CLEARED, State.WRITING, State.PURGED}:
             return None
     token = new_nonce()
-    staged = context.tables.stage(
-        home.directory, new.data, token=token, version=home.version, options=new.options
-    )
+    staged = _stage(context, new, home.directory, token=token, version=home.version)
     guarded = capabilities(storage).replace  # else no purge works on this store, so none can interfere
     lease = begin_lease(context)
-    claim: Marked | None = None
-    with ExitStack() as claims:
-        if guarded:
-            try:
-                claim = claims.enter_context(
-                    _claimed(
-                        lambda: swap_file(context, name, writing(marked, token, context.timing), over=marked),
-                        lambda claim: _withdraw(context, name, claim),
-                        lambda: _end_overwrite(context, home, token),
-                    )
-                )
-            except SwapLostError:
-                context.tables.discard(staged)
-                return None
+    held = _claimed(
+        context,
+        staged,
+        lambda: swap_file(context, name, writing(marked, token, context.timing), over=marked),
+        lambda claim: _withdraw(context, name, claim),
+        lambda: _end_overwrite(context, home, token),
+    )
+    with held if guarded else nullcontext() as claim:
         version = commit_next(
             context,
             home.directory,
@@ -746,9 +739,7 @@ def _create_over_row(context: Context, new: NewTable, mode: CreateMode, row: Row
         latest = head.version if head is not None else 0
         if mode is CreateMode.EXIST_OK:
             return Created(directory, latest, row.properties)
-        staged = context.tables.stage(
-            directory, new.data, token=new_nonce(), version=latest, options=new.options
-        )
+        staged = _stage(context, new, directory, token=new_nonce(), version=latest)
         lease, properties = begin_lease(context), new.properties
         written = commit_next(
             context, directory, new, staged, after=latest, lease=lease, may_go_on=lambda: True
@@ -771,7 +762,7 @@ def _require_same(context: Context, new: NewTable, directory: str) -> dict[str, 
     manifest = context.require_manifest(to_do="creating a table")
 
     def plan(snapshot: Snapshot) -> tuple[Change, dict[str, str]]:
-        row = snapshot.get([str(new.table_id)]).get(str(new.table_id))
+        row = row_at(snapshot, str(new.table_id))
         if row is None or not row.is_visible or row.normalized_location != directory:
             raise OutcomeUnknownError(
                 f"table id '{new.table_id}' was dropped or renamed while it was being written; the data "
@@ -810,7 +801,7 @@ def _create_elsewhere(context: Context, new: NewTable) -> Created:
 def _write_first(context: Context, new: NewTable, directory: str) -> None:
     timeout = context.timing.commit_timeout
     try:
-        staged = context.tables.stage(directory, new.data, token=new_nonce(), version=0, options=new.options)
+        staged = _stage(context, new, directory, token=new_nonce(), version=0)
         with _discarding(context, staged):
             commit_exactly(context, directory, new, staged, version=1, timeout=timeout)
     except VersionTakenError as failure:
@@ -831,7 +822,7 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
     head = context.tables.head(directory)
     version = head.version if head is not None else 0
     token = new_nonce()
-    staged = context.tables.stage(directory, new.data, token=token, version=version, options=new.options)
+    staged = _stage(context, new, directory, token=token, version=version)
     lease = begin_lease(context)
     claimed = Control(
         State.REVIVING,
@@ -845,25 +836,25 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
     row = dropped.reviving(control_text(claimed))
 
     def plan(snapshot: Snapshot, found: Row) -> Change:
-        _require_free_id(context, snapshot, new.table_id)
+        _ = home_row_at(snapshot, new.table_id)  # refuses an id that another object has
+        if context.dir_listing and not new.table_id.namespace:
+            home = inspect_name(context, new.table_id.name)
+            if home.is_visible:
+                raise TableAlreadyExistsError(f"table id '{new.table_id}' exists at '{home.directory}'")
         return move_row(snapshot, found, row)
 
     def take() -> Claim:
         swap_row(context, dropped, plan)
         return Claim(context, str(new.table_id), lease, None, row)
 
-    with ExitStack() as claims:
-        try:
-            claim = claims.enter_context(
-                _claimed(
-                    take,
-                    lambda claim: claim.give_back(fence=None),
-                    lambda: end_row_create(context, row, patient=False),
-                )
-            )
-        except SwapLostError:
-            context.tables.discard(staged)
-            return None
+    held = _claimed(
+        context,
+        staged,
+        take,
+        lambda claim: claim.give_back(fence=None),
+        lambda: end_row_create(context, row, patient=False),
+    )
+    with held as claim:
         written = commit_next(
             context, directory, new, staged, after=version, lease=lease, may_go_on=claim.is_held
         )
@@ -875,15 +866,6 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
             _write_properties(context, new, directory, new.properties, lease)
             swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, shown))
     return Created(directory, written, shown.properties)
-
-
-def _require_free_id(context: Context, snapshot: Snapshot, table_id: TableId) -> None:
-    require_namespace(snapshot, table_id.namespace)
-    row = snapshot.get([str(table_id)]).get(str(table_id))
-    if row is not None and not row.is_home:
-        raise taken(table_id, row)
-    if not table_id.namespace and context.dir_listing and inspect_name(context, table_id.name).is_visible:
-        raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{table_directory(table_id.name)}'")
 
 
 def declare(
@@ -1010,7 +992,6 @@ def _declare_over_tombstone(context: Context, home: NameSnapshot) -> str:
         put_sign(context.storage, name, DECLARED_SUFFIX)
         lease.require(name)
         create_once(context.storage, table_file(name, RESERVED_FILE), f"reserved {new_nonce()}".encode())
-        before_id = control.before.id if control.before is not None else ""
         with after_effect(name, "was declared"):
-            swap_file(context, name, cleared(undid=before_id, fence=control.fence), over=claim)
+            swap_file(context, name, revived(control, fence=control.fence), over=claim)
     return home.directory

@@ -158,6 +158,12 @@ class Control:
     by_store_clock: bool = False
     """In a manifest row: `deleted_at` is the store's time."""
 
+    @property
+    def origin(self) -> Control:
+        """What this claim was taken from."""
+        assert self.before is not None  # every claim says so
+        return self.before
+
 
 @dataclass(frozen=True, slots=True)
 class Marked:
@@ -261,8 +267,7 @@ def plain(marked: Marked | None) -> Marked | None:
     """Return what the arbiter reads as: the claim of a create reads as what it was taken from."""
     if marked is None or marked.state is not State.REVIVING:
         return marked
-    assert marked.control.before is not None  # a claim says what it was taken from
-    return Marked(marked.control.before, marked.version, marked.modified)
+    return Marked(marked.control.origin, marked.version, marked.modified)
 
 
 def is_strict(marked: Marked, timing: Timing) -> bool:
@@ -379,9 +384,13 @@ def taken_over(over: Marked, timing: Timing) -> Control:
 
 def returned(claim: Control, *, fence: int | None) -> Control:
     """Return what a create's claim was taken from, as a new body."""
-    assert claim.before is not None  # a claim says what it was taken from
-    fence = fence if claim.before.state is State.DELETED else None
-    return replace(claim.before, nonce=new_nonce(), fence=fence)
+    fence = fence if claim.origin.state is State.DELETED else None
+    return replace(claim.origin, nonce=new_nonce(), fence=fence)
+
+
+def revived(claim: Control, *, fence: int | None) -> Control:
+    """Return what follows a create's claim once its version is there."""
+    return cleared(undid=claim.origin.id, fence=fence)
 
 
 def purging(over: Marked, timing: Timing, *, upto: int | None) -> Control:
