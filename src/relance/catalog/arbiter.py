@@ -59,6 +59,9 @@ from relance.storage.readback import create_once, replace_many_once, replace_onc
 ATTEMPTS = 6
 """How often a verb starts again because another client was faster."""
 
+NO_VERSION = Version("")
+"""Of an arbiter in a row, which is swapped by its nonce."""
+
 
 class SwapLostError(ConcurrentModificationError):
     """Another client changed the arbiter first; nothing was written."""
@@ -318,7 +321,7 @@ def _end_claim(claim: Claim, directory: str, finish: Callable[[int | None], None
     if patient:
         claim.wait()
     claim.lease = begin_lease(context)
-    claim.swap(taken_over(claim.marked or Marked(claim.control, Version("")), context.timing))
+    claim.swap(taken_over(claim.marked or Marked(claim.control, NO_VERSION), context.timing))
     control = claim.control
     before, fence = control.origin, control.fence
     for _ in range(ATTEMPTS):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
 
 from relance.catalog.arbiter import (
     ATTEMPTS,
+    NO_VERSION,
     Claim,
     HomeState,
     Lease,
@@ -53,6 +54,7 @@ from relance.catalog.resolve import (
     Generation,
     generation_at_home,
     generation_of_row,
+    home_counts,
     home_row_at,
     in_order,
     insert_row,
@@ -186,9 +188,8 @@ class _Place:
 
     @property
     def properties(self) -> dict[str, str]:
-        row = self.row
-        if row is None and self.home is not None:
-            row = home_row(self.snapshot, self.home.name)
+        """Of the table in the home directory."""
+        row = None if self.home is None else home_row(self.snapshot, self.home.name)
         return row.properties if row is not None else {}
 
 
@@ -206,15 +207,10 @@ def _place(context: Context, table_id: TableId, snapshot: Snapshot | None = None
         if row is not None and not row.is_home:
             return _Place(snapshot, row)
     newest = None if snapshot is None else newest_dropped(snapshot, str(table_id))
-    at_home = not table_id.namespace and (
-        snapshot is None or context.dir_listing or home_row(snapshot, table_id.name) is not None
-    )
-    if not at_home:
+    if not home_counts(context, snapshot, table_id):
         return _Place(snapshot, generation=newest)
     home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN, versions=True)
-    if snapshot is None:
-        return _Place(None, home=home)
-    if home.is_live and home.deregistered:
+    if snapshot is not None and home.is_live and home.deregistered:
         return _Place(snapshot, generation=newest)  # it keeps its directory; the name gets a new one
     if newest is not None and not home.is_live:
         own = generation_at_home(context, home)
@@ -824,15 +820,8 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
     token = new_nonce()
     staged = _stage(context, new, directory, token=token, version=version)
     lease = begin_lease(context)
-    claimed = Control(
-        State.REVIVING,
-        token,
-        token=token,
-        writers=(token,),
-        before=control,
-        since=seconds(context.store_now()),
-        version=version,
-    )
+    claimed = reviving(Marked(control, NO_VERSION), token, context.timing)
+    claimed = replace(claimed, version=version, since=seconds(context.store_now()))
     row = dropped.reviving(control_text(claimed))
 
     def plan(snapshot: Snapshot, found: Row) -> Change:

@@ -108,10 +108,6 @@ class Inside:
     has_versions: bool
     reserved: bool
 
-    @property
-    def only_declared(self) -> bool:
-        return not self.has_versions
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -127,7 +123,7 @@ class Found:
 
     def is_only_declared(self, storage: ObjectStorage) -> bool:
         """Tell whether the table has no version yet."""
-        return self.inside(storage).only_declared
+        return not self.inside(storage).has_versions
 
     def inside(self, storage: ObjectStorage) -> Inside:
         """Return whether the table has versions and whether it is declared, from one look."""
