@@ -497,7 +497,7 @@ def _plan_sync(
     if state.visible and other_owner(snapshot, name) is not None:
         raise NameTakenError(f"table id '{name}': another object has taken this name")
     if not state.visible and not state.hidden:
-        return _without(snapshot, rows), {}
+        return without(snapshot, rows), {}
     source = rows[0] if rows else Row(name, ObjectType.TABLE, table_directory(name))
     plain = source.restored(name)
     if properties is not None and (state.visible or not rows):
@@ -510,18 +510,16 @@ def _plan_sync(
         wanted = plain.dropped(state.deletion_id, None)
     if len(rows) == 1 and wanted == source:
         return Change(), wanted.properties
-    change = _without(snapshot, rows[1:])
-    if not rows:
-        return Change(change.removed, (wanted,)), wanted.properties
-    moved = move_row(snapshot, source, wanted)
-    return Change((*moved.removed, *change.removed), (*moved.added, *change.added)), wanted.properties
+    moved = move_row(snapshot, source, wanted) if rows else Change(added=(wanted,))
+    return moved.plus(without(snapshot, rows[1:])), wanted.properties
 
 
-def _without(snapshot: Snapshot, rows: Sequence[Row]) -> Change:
-    removed: list[str] = []
+def without(snapshot: Snapshot, rows: Sequence[Row]) -> Change:
+    """Return what removes tables' rows, with their version rows."""
+    change = Change()
     for row in rows:
-        removed += (row.object_id, *version_rows(snapshot, row.object_id, None).removed)
-    return Change(removed=tuple(removed))
+        change = change.plus(Change((row.object_id,))).plus(version_rows(snapshot, row.object_id, None))
+    return change
 
 
 def version_rows(snapshot: Snapshot, old_id: str, new_id: str | None) -> Change:

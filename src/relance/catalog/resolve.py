@@ -22,7 +22,7 @@ from relance.catalog.arbiter import (
     other_owner,
     row_at,
     settle,
-    version_rows,
+    without,
 )
 from relance.catalog.context import FLAT, Context
 from relance.catalog.layout import (
@@ -729,9 +729,7 @@ def free_name(context: Context, snapshot: Snapshot, parts: Sequence[str], row: R
     change = Change(added=(row,))
     for old in home_rows(snapshot, table_id.name):
         if not state.hidden:
-            removed = version_rows(snapshot, old.object_id, None).removed
-            change = Change((*change.removed, old.object_id, *removed), change.added)
+            change = change.plus(without(snapshot, [old]))
         elif not old.is_dropped:
-            moved = move_row(snapshot, old, old.dropped(state.deletion_id, None))
-            change = Change((*change.removed, *moved.removed), (*change.added, *moved.added))
+            change = change.plus(move_row(snapshot, old, old.dropped(state.deletion_id, None)))
     return change
