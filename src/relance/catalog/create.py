@@ -352,7 +352,7 @@ def _create_at_home(context: Context, place: _Place, home: NameSnapshot, new: Ne
                 context, home.directory, new, staged, version=1, timeout=context.timing.commit_timeout
             )
         except VersionTakenError as failure:
-            remove_signs(storage, name, suffixes=(CREATING_SUFFIX,))
+            remove_signs(storage, [name + CREATING_SUFFIX])
             raise _beaten(name) from failure
     with after_effect(name, "was created"):
         # And after it: a client that saw no marker before may have come too late to be seen.
@@ -362,7 +362,8 @@ def _create_at_home(context: Context, place: _Place, home: NameSnapshot, new: Ne
         _write_properties(context, new, home.directory, new.properties or place.properties)
         properties = _publish(context, place, name, new.properties)
         reserved = [table_file(name, RESERVED_FILE)] if home.reserved else []
-        remove_signs(storage, name, suffixes=tuple(home.signs | {CREATING_SUFFIX}), also=reserved)
+        signs = home.signs | {CREATING_SUFFIX}
+        remove_signs(storage, [*(name + suffix for suffix in sorted(signs)), *reserved])
     return Created(home.directory, 1, properties)
 
 

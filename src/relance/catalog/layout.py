@@ -363,19 +363,19 @@ def read_control(catalog: Surroundings, name: str, listed: ObjectInfo | None = N
     return Marked(decode_control(stored.body, name=name), stored.version, _time(catalog, stored.modified))
 
 
-def read_mark(catalog: Surroundings, name: str, listed: ObjectInfo | None = None) -> Mark | None:
-    """Return the marker of a root name; None when there is none, or no longer the one that was listed.
+def read_mark(catalog: Surroundings, name: str, listed: ObjectInfo) -> Mark | None:
+    """Return the marker of a root name; None when it is no longer the one that was listed.
 
     Raises:
         InvalidTableStateError: it was written by the first format.
     """
-    if listed is not None and listed.size > BODY_MAX_BYTES:
+    if listed.size > BODY_MAX_BYTES:
         return Mark(modified=_time(catalog, listed.modified))  # no marker is that long: its body is not read
     try:
         stored = catalog.storage.read(name + MARKER_SUFFIX)
     except KeyNotFoundError:
         return None
-    if listed is not None and stored.e_tag != listed.e_tag:
+    if stored.e_tag != listed.e_tag:
         return None
     if is_format_1(stored.body):
         raise old_format(catalog.storage)
@@ -812,12 +812,10 @@ def put_sign(storage: ObjectStorage, name: str, suffix: str) -> None:
         storage.create(name + suffix, b"")
 
 
-def remove_signs(
-    storage: ObjectStorage, *names: str, suffixes: Sequence[str] = SIGNS, also: Sequence[str] = ()
-) -> None:
+def remove_signs(storage: ObjectStorage, keys: Iterable[str]) -> None:
     """Remove signs and other keys; one that stays costs listings a look, which is no reason to fail."""
     with suppress(RelanceError):
-        storage.delete_many([*(name + suffix for name in names for suffix in suffixes), *also])
+        storage.delete_many(keys)
 
 
 _FLAG = json.dumps({"format": FORMAT, "nested_markers": "none"}).encode() + b"\n"
