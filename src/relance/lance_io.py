@@ -66,6 +66,12 @@ def lance_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
             raise ConcurrentModificationError(f"{what}: {first_line(text)}") from cause
         known = error_for_text(text, where=what)
         raise known or InternalError(f"{what}: {first_line(text)}") from cause
+    except BaseException as cause:
+        if type(cause).__name__ != "PanicException":
+            raise
+        # Of a damaged file or an odd request, which must not end a server, or the work on other tables.
+        StorageOptions(options).hide_in(cause)
+        raise InternalError(f"{what}: Lance gave up: {first_line(str(cause))}") from cause
 
 
 def open_at(

@@ -14,6 +14,7 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.support.jobs.history import FIRST, OURS, OWN, Clients, History
+from tests.support.jobs.lakes import data_file
 from tests.support.jobs.merging import merge_here
 from tests.support.jobs.rows import (
     GIANT,
@@ -153,7 +154,7 @@ def _purge(place: Place, history: History, number: int) -> None:
 
 
 def _orphans(place: Place, history: History, number: int) -> None:
-    left = f"0123abcd_left{number}/data/1.lance"
+    left = f"0123abcd_left{number}/data/{data_file(1)}"
     place.put(left, b"x")
     assert isinstance(place, LocalPlace)
     make_older(place.folder / left)

@@ -143,7 +143,7 @@ def _make_plan() -> None:
     lake.append("prod", "orders")
     orphan = PolicyLake(str(memory_place(name).folder))
     orphan.leave_orphan()
-    with _named(ENDED):
+    with substituted("policy_plan.new_run", return_value=ENDED):
         save_plan(plan(lake.catalog, the_policy(), engine="local", actor="ops@lake"), PLAN)
 
 
@@ -154,20 +154,16 @@ def _make_lake() -> None:
     for table in ("readings", "events"):
         catalog.create_table({"id": [table]}, ipc(ROWS))
     act = partial(run_policy, catalog, policy, engine="local", actor="ops@lake")
-    with _named(ENDED):
+    with substituted("policy_runs.new_run", return_value=ENDED):
         act()
     for table in ("readings", "events"):
         catalog.insert_into_table({"id": [table]}, ipc(ROWS))
-    with _named(INTERRUPTED), suppress(_StoppedError):
+    with substituted("policy_runs.new_run", return_value=INTERRUPTED), suppress(_StoppedError):
         _stopped(act)
     hidden = shutil.ignore_patterns(".relance-local")
     shutil.copytree(memory_place(LAKE_NAME).folder, LAKE, ignore=hidden)
     lease = LAKE / ".relance-policy" / "lease"
     lease.write_text(json.dumps({**json.loads(lease.read_text()), "process": "machine process"}))
-
-
-def _named(name: str) -> Any:
-    return substituted("policy_plan.new_run", return_value=name)
 
 
 class _StopAfterFirstKind(Points):

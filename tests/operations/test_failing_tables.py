@@ -14,12 +14,12 @@ import pytest
 from tests.support.disk_faults import break_paths
 from tests.support.modes import COMPATIBILITY, V1, V2
 from tests.support.mounts import fill, mounted, small_disk
-from tests.support.roots import ROWS, create, drop, local_place, names
+from tests.support.roots import ROWS, create, drop, ipc, local_place, names
 
 from relance import DirectoryNamespace
 from relance.catalog.repair import Problem
 from relance.errors import PermissionDeniedError, RelanceError, StorageError, StorageFullError
-from relance.maintenance import Compact, maintain
+from relance.maintenance import CleanUp, Compact, maintain
 from relance.policy import parse_policy, run_policy
 
 MODES = {"V1": V1, "compatibility": COMPATIBILITY, "V2": V2}
@@ -162,3 +162,56 @@ def test_jobs_and_policies_go_on_with_other_tables(
         "c": "done",
     }
     assert to_do in str(outcomes["bad"].error)
+
+
+def damage(folder: Path, how: str) -> None:
+    """Damage every manifest of a table: what is left of it makes Lance panic, or fail."""
+    for manifest in folder.glob("_versions/*.manifest"):
+        body = bytearray(manifest.read_bytes())
+        start = int.from_bytes(body[-16:-8], "little")
+        if how == "panics":
+            body[start : start + 4] = (2**31 - 1).to_bytes(4, "little")  # the length of what follows
+        manifest.write_bytes(body if how == "panics" else body[:10])
+
+
+@pytest.fixture(params=["panics", "fails"])
+def damaged(request: pytest.FixtureRequest, mode: str, tmp_path: Path) -> DirectoryNamespace:
+    """A catalog with three tables of two fragments, of which Lance cannot open one."""
+    place = local_place(tmp_path / "lake", MODES[mode])
+    catalog = place.open()
+    for name in ("a", "bad", "c"):
+        create(catalog, name)
+        catalog.insert_into_table({"id": [name]}, ipc(ROWS))
+    (folder,) = (each for each in place.folder.iterdir() if is_bad(f"{each}/"))
+    damage(folder, request.param)
+    return place.open()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_damaged_table_does_not_stop_jobs_and_policies(damaged: DirectoryNamespace) -> None:
+    planned = maintain(damaged, Compact(), engine="local", dry_run=True)
+    assert {each.table[0] for each in planned.failed} == {"bad"}
+    record = run_policy(damaged, parse_policy(POLICY, file="policy.toml"), engine="local")
+    assert {each.action.table[0]: str(each.outcome) for each in record.actions} == {"a": "done", "c": "done"}
+    assert record.message == "1 table cannot be read: bad"
+    report = maintain(damaged, CleanUp(), engine="local")
+    assert {each.table[0] for each in report.failed} == {"a", "bad", "c"}, "the table may be a clone of these"
+    assert "drop and purge it" in str(report.failed[0].error)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_damaged_table_can_be_dropped_undropped_and_purged(damaged: DirectoryNamespace) -> None:
+    with pytest.raises(RelanceError):
+        damaged.count_table_rows({"id": ["bad"]})
+    damaged.drop_table({"id": ["bad"]})
+    assert names(damaged) == ["a", "c"]
+    damaged.undrop_table(["bad"])
+    assert names(damaged) == ["a", "bad", "c"]
+    damaged.drop_table({"id": ["bad"]})
+    drop(damaged, "a")
+    versions = {each.id[0]: each.version for each in damaged.list_dropped_tables()}
+    assert versions["bad"] == versions["a"]
+    assert damaged.purge_table(["bad"], force=True).error is None
+    assert damaged.scrub() == []
+    assert maintain(damaged, CleanUp(), engine="local").failed == ()
+    create(damaged, "bad")

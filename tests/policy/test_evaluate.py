@@ -123,8 +123,8 @@ def test_empty_table_has_no_rows_to_delete() -> None:
         ({"fragments": 10}, True),
         ({"fragments": 10, "rows": 10_000_000}, False),
         ({"fragments": 11, "rows": 10_000_000}, True),
-        ({"fragments": 1, "deleted_rows": 111}, False),
-        ({"fragments": 1, "deleted_rows": 112}, True),
+        ({"fragments": 1, "deleted_rows": 111, "fragment_deleted_ratio": 0.1}, False),
+        ({"fragments": 3, "deleted_rows": 1, "fragment_deleted_ratio": 0.11}, True),
         ({"fragments": None}, True),
         ({"fragments": 10, "rows": None}, True),
     ],
@@ -245,6 +245,17 @@ def test_expired_dropped_table_is_purged_and_gets_no_other_action() -> None:
 )
 def test_purge_waits_until_the_table_is_expired(facts: dict[str, Any], refused: bool) -> None:
     assert why("purge = true", replace(DROPPED, **facts))[1] is refused
+
+
+@pytest.mark.parametrize(("skew", "waits"), [(0, 1), (5, 6), (60, 61)])
+def test_purge_waits_for_the_clock_skew_of_the_catalog(skew: int, waits: int) -> None:
+    def purges(minutes: float) -> bool:
+        facts = replace(DROPPED, purge_after=NOW - timedelta(minutes=minutes))
+        found = evaluate(policy(rule("purge = true")), facts, NOW, clock_skew=timedelta(minutes=skew))
+        return bool(found)
+
+    assert purges(waits)
+    assert not purges(waits - 0.1), "the purge itself would refuse it"
 
 
 def test_declared_table_is_only_protected() -> None:
@@ -378,7 +389,7 @@ def test_overlapping_rules_are_decided_deterministically(document: Document, fac
     found = explain(policy(text), facts, NOW)
     assert found == explain(policy(text), facts, NOW)
     assert evaluate(policy(text), facts, NOW) == found.actions
-    kinds = [list(Kind).index(each.kind) for each in found.actions]
+    kinds = [[*map(str, Kind)].index(each.kind) for each in found.actions]
     assert kinds == sorted(set(kinds))
     matching = [each.rule for each in found.matches if each.matches]
     properties = dict(facts.properties)

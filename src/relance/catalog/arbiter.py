@@ -31,6 +31,7 @@ from relance.catalog.states import (
     deleted,
     encode_control,
     encode_mark,
+    from_seconds,
     is_purged,
     new_nonce,
     plain,
@@ -367,6 +368,11 @@ def settle(context: Context, snapshot: NameSnapshot) -> bool:
     except SwapLostError:
         pass
     return False
+
+
+def row_claim(control: Control) -> Marked:
+    """Return a claim in a row as an arbiter, with the time of the claim."""
+    return Marked(control, NO_VERSION, from_seconds(control.since) if control.since is not None else None)
 
 
 def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationError:

@@ -15,6 +15,7 @@ from relance.catalog.arbiter import (
     SwapLostError,
     after_effect,
     begin_lease,
+    busy,
     control_of,
     delete_mark,
     end_create,
@@ -23,6 +24,7 @@ from relance.catalog.arbiter import (
     is_same,
     move_row,
     put_mark,
+    row_claim,
     same_row,
     settle,
     swap_file,
@@ -31,7 +33,14 @@ from relance.catalog.arbiter import (
 )
 from relance.catalog.context import Context, require_writable
 from relance.catalog.copying import show_copy
-from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, read_control, read_mark
+from relance.catalog.layout import (
+    Bodies,
+    NameSnapshot,
+    inspect_name,
+    list_manifests,
+    read_control,
+    read_mark,
+)
 from relance.catalog.manifest.row import DROPPED_PREFIX, Row, user_properties
 from relance.catalog.manifest.store import Change, Snapshot, transact
 from relance.catalog.resolve import (
@@ -70,6 +79,7 @@ from relance.clock import to_millis
 from relance.config import parse_duration
 from relance.errors import (
     ConcurrentModificationError,
+    InternalError,
     InvalidInputError,
     InvalidTableStateError,
     KeyChangedError,
@@ -173,6 +183,8 @@ def _drop_home_once(
         head = context.tables.head(f"{name}.lance")
     except ConcurrentModificationError:
         return None  # it vanished while it was read: see what became of it
+    except InternalError:
+        head = _unreadable_head(context, f"{name}.lance")
     lease = begin_lease(context)
     marked = read_control(context, name)
     if head is None or state_of(marked) not in {None, State.CLEARED, State.WRITING}:
@@ -207,6 +219,12 @@ def _drop_home_once(
         swap_deleted(context, name, marked, mark, version, lease)
         properties = sync(context, name, snapshot, state, properties=own)
     return Dropped(f"{name}.lance", properties, deletion_id, deleted_at, retention)
+
+
+def _unreadable_head(context: Context, directory: str) -> TableHead | None:
+    """Return what is known of a table that Lance cannot read, which can be dropped all the same."""
+    manifests = list_manifests(context.storage, directory, None)
+    return TableHead(manifests[-1].version, {}) if manifests else None
 
 
 def _late_mark(
@@ -331,6 +349,8 @@ def _undrop_home(
         return None
     if home.is_live:
         raise TableAlreadyExistsError(f"table id '{table_id}' is not dropped")
+    if home.situation is Situation.PURGING and marked is not None:
+        raise busy(context, name, marked)  # it may still be given back
     if home.situation is not Situation.DROPPED or not home.is_dropped:
         raise not_found(context, NameState(table_id, snapshot, None, home, ()))
     require_replace(context.storage, to_do="undropping")
@@ -411,6 +431,8 @@ def _ids_above(parts: Sequence[str]) -> list[str]:
 def _undrop_row(context: Context, row: Row, target: TableId) -> None:
     control = control_of(row)
     table_id = TableId(row.original_parts[:-1], row.original_parts[-1])
+    if control is not None and control.state is State.PURGING:
+        raise busy(context, row.original_id, row_claim(control))
     if control is None or control.state is not State.DELETED:
         state = NameState(table_id, context.latest(), row, None, ())
         raise not_found(context, state)
@@ -440,10 +462,10 @@ def undrop(
     """Show the newest dropped generation again, or the one that is named, under its old id or another.
 
     Raises:
-        TableNotFoundError: there is no dropped table of this name, or a purge has begun.
+        TableNotFoundError: there is no dropped table of this name.
         TableAlreadyExistsError: the name is taken, or the table is not dropped.
         InvalidTableStateError: its files are gone.
-        ConcurrentModificationError: another client changed it meanwhile.
+        ConcurrentModificationError: another client changed it meanwhile, or a purge has claimed it.
     """
     new_id = target or table_id
     if context.manifest is None and new_id != table_id:
@@ -480,6 +502,8 @@ def _undrop_once(
         with suppress(SwapLostError):
             end_create(context, home)
         return None
+    if home.situation is Situation.PURGING and home.marked is not None:
+        raise busy(context, table_id.name, home.marked)
     if home.situation is not Situation.DROPPED:
         raise not_found(context, NameState(table_id, state.snapshot, None, home, ()))
     try:

@@ -32,6 +32,7 @@ from relance.catalog.arbiter import (
     is_dead,
     move_row,
     needs_adoption,
+    row_claim,
     settle,
     swap_files,
     swap_row,
@@ -427,9 +428,6 @@ def _row_ready(context: Context, generation: Generation, *, force: bool) -> Read
     return Ready(generation, files, None if written is None else seconds(written))
 
 
-_NO_VERSION = Version("")
-
-
 def _start_period(context: Context, generation: Generation) -> Generation:
     """Start the retention period of a row that has no time of the store: now, when a purge first sees it."""
     row = generation.row
@@ -672,7 +670,7 @@ def _is_younger(file: ManifestFile, upto: int | None) -> bool:
 def _was_strict(context: Context, control: Control) -> bool:
     """Tell whether the drop under a purge's claim was strict, so that a missing marker means nothing."""
     before = control.before
-    return before is not None and is_strict(Marked(before, _NO_VERSION), context.timing)
+    return before is not None and is_strict(Marked(before, Version("")), context.timing)
 
 
 def _take_away(context: Context, tables: Sequence[_Held]) -> None:
@@ -1187,8 +1185,7 @@ def _claim_of(generation: Generation) -> Marked:
     """Return the arbiter of a generation that a purge has claimed, with the time of the claim."""
     if generation.home is not None and generation.home.marked is not None:
         return generation.home.marked
-    control = generation.control
-    return Marked(control, _NO_VERSION, from_seconds(control.since) if control.since is not None else None)
+    return row_claim(generation.control)
 
 
 def list_purgable(context: Context, deleted_before: datetime | None) -> list[Generation]:

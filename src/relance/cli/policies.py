@@ -151,6 +151,7 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
     Without a table: what the policy does for the catalog as a whole.
     """
     from relance.clock import SystemClock
+    from relance.config import parse_properties
     from relance.policy.evaluate import explain as explain_table
     from relance.policy.evaluate import explain_root
 
@@ -159,7 +160,8 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
     if table is None:
         found = [explain_root(read, now)]
     else:
-        found = [explain_table(read, each, now) for each in _facts(state, table)]
+        skew = parse_properties(dict(state.catalog.properties)).clock_skew
+        found = [explain_table(read, each, now, clock_skew=skew) for each in _facts(state, table)]
     text: list[Part] = []
     for each in found:
         text += [*([""] if text else []), *_explained(each)]

@@ -12,7 +12,7 @@ from relance.catalog.context import table_id_of
 from relance.errors import InvalidInputError
 from relance.maintenance.execute import Progress, Run
 from relance.maintenance.runner import Runner, ThreadRunner, open_catalog
-from relance.maintenance.work import CatalogRef, Job, Report, Result
+from relance.maintenance.work import AgingJob, CatalogRef, Job, Report, Result
 from relance.namespace import DirectoryNamespace
 
 _MANY_TABLES = 200
@@ -81,7 +81,7 @@ def start(
     """Start a job over the named tables, or over all it applies to; results arrive as tables finish.
 
     Raises:
-        InvalidInputError: an id or the engine is invalid.
+        InvalidInputError: an id, the engine or an age of the job is invalid.
     """
     reference = catalog if isinstance(catalog, CatalogRef) else CatalogRef(catalog.properties)
     context = open_catalog(reference)
@@ -92,6 +92,8 @@ def start(
     if len(set(chosen)) != len(chosen):
         raise InvalidInputError(f"table '{_repeated(chosen)}' is named twice")
     choice = choose(parse_engine(engine), spark, tables=len(chosen))
+    if isinstance(job, AgingJob):
+        job = job.pin(context)
     run = Run(job, reference, choice.near, choice.far, dry_run=dry_run, progress=progress)
     return Started(choice.why, len(chosen), run.results(chosen))
 
@@ -116,7 +118,7 @@ def maintain(
     A failing table does not affect the others: its error is in its result. A dry run returns the plan.
 
     Raises:
-        InvalidInputError: an id or the engine is invalid.
+        InvalidInputError: an id, the engine or an age of the job is invalid.
     """
     began = time.monotonic()
     started = start(catalog, job, tables, engine=engine, spark=spark, dry_run=dry_run, progress=progress)

@@ -147,6 +147,18 @@ class Job(Protocol):
 
 
 @runtime_checkable
+class AgingJob(Job, Protocol):
+    """A job with ages, which count from the moment that a run begins, wherever its tables are visited."""
+
+    def pin(self, context: Context) -> Job:
+        """Return the job with its ages as moments. Called once, where the run begins.
+
+        Raises:
+            InvalidInputError: an age is below the minimum.
+        """
+
+
+@runtime_checkable
 class GroupingJob(Job, Protocol):
     """A job that does many small tables at less cost together than one after another."""
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from relance.config import StorageOptions
 from relance.errors import (
     ConcurrentModificationError,
-    InternalError,
     InvalidInputError,
     OutcomeUnknownError,
     RelanceError,
@@ -65,11 +64,6 @@ def data_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
             if _INPUT.search(text) or failed:
                 raise InvalidInputError(f"{what}: {_plain(text)}") from cause
             raise
-        except BaseException as cause:
-            if type(cause).__name__ != "PanicException":
-                raise
-            # What Lance panics at, others survive: no reason to end a server over a request.
-            raise InternalError(f"{what}: Lance gave up: {_plain(str(cause))}") from cause
 
 
 @contextmanager

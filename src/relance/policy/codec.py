@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from relance.errors import InvalidInputError
+from relance.policy.actions import Unknown, known_or_text
 
 _MICROSECOND = timedelta(microseconds=1)
 _Value = TypeVar("_Value")
@@ -77,6 +78,8 @@ def _decode_union(choices: tuple[Any, ...], value: Any, path: str) -> Any:
     if value is None and types.NoneType in choices:
         return None
     others = [each for each in choices if each is not types.NoneType]
+    if Unknown in others:
+        return known_or_text(others[0], _expect(str, value, path))
     if len(others) == 1:
         return _decode(others[0], value, path)
     if type(value) not in others:

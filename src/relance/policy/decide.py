@@ -18,14 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import singledispatch
 from math import ceil
 
 from relance.amounts import plural
-from relance.catalog.states import Timing
+from relance.catalog.states import MARGIN, Timing
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
+from relance.maintenance.layout.fragment_figures import rows_per_fragment
 from relance.policy.actions import Setting
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.model import (
@@ -43,8 +44,9 @@ from relance.policy.model import (
 )
 from relance.policy.predicates import pin_time
 
-_SKEW = Timing().clock_skew
-"""A purge waits so much longer, since its clock may be ahead of that of the drop."""
+CLOCK_SKEW = Timing().clock_skew
+"""That of a catalog that says nothing else."""
+_YOUNG = "older_than is less than 24 hours, which requires allow_young"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Asked:
     """When a plan is made, and what holds for it beside the part itself."""
 
     now: datetime
+    clock_skew: timedelta
+    """How far `now` may be ahead of the store's clock, which decides when a table may be purged."""
     rate_limit: int | None = None
     """That of the rules."""
 
@@ -124,8 +128,8 @@ def _delete_rows(part: RowRetention, facts: TableFacts, asked: Asked) -> Verdict
 
 @_of_live.register
 def _compact(part: Compaction, facts: TableFacts, asked: Asked) -> Verdict:
-    fragments, ratio = facts.fragments, facts.deleted_ratio
-    deleted = f"{ratio:.1%} of rows deleted"
+    fragments, ratio = facts.fragments, facts.fragment_deleted_ratio
+    deleted = f"{facts.deleted_ratio:.1%} of rows deleted"
     settings = _given(
         target_rows=part.target_rows,
         target_bytes=part.target_bytes,
@@ -136,8 +140,10 @@ def _compact(part: Compaction, facts: TableFacts, asked: Asked) -> Verdict:
     )
     if fragments is None:
         return Verdict("number of fragments unknown", settings)
-    if ratio > part.deletion_threshold:
-        return Verdict(f"{deleted}, more than {part.deletion_threshold:.1%}", settings)
+    if ratio is not None and ratio > part.deletion_threshold:
+        return Verdict(
+            f"a fragment with {ratio:.1%} of rows deleted, more than {part.deletion_threshold:.1%}", settings
+        )
     if fragments < part.min_fragments:
         return Verdict(f"{plural(fragments, 'fragment')}, fewer than {part.min_fragments}, and {deleted}")
     enough = _fewest(part, facts)
@@ -152,10 +158,8 @@ def _fewest(part: Compaction, facts: TableFacts) -> int | None:
     if facts.rows is None:
         return None
     rows = facts.rows + (facts.deleted_rows or 0)
-    per_fragment = part.target_rows
-    if part.target_bytes is not None and facts.bytes:
-        per_fragment = max(1, min(per_fragment, part.target_bytes * rows // facts.bytes))
-    return ceil(rows / per_fragment)
+    size = facts.bytes or 0
+    return ceil(rows / rows_per_fragment(part.target_rows, part.target_bytes, rows=rows, size=size))
 
 
 @_of_live.register
@@ -176,6 +180,8 @@ def _refresh(part: IndexRefresh, facts: TableFacts, asked: Asked) -> Verdict:
 
 @_of_live.register
 def _clean_up(part: VersionRetention, facts: TableFacts, asked: Asked) -> Verdict:
+    if part.older_than is not None and part.older_than < FLOOR and not part.allow_young:
+        return Verdict(_YOUNG, refused=True)
     before = _cutoff(part, asked.now)
     keep = part.retain_versions or 1
     versions, oldest = facts.versions, facts.oldest_version_at
@@ -215,7 +221,8 @@ def _purge(part: Purge, facts: TableFacts, asked: Asked) -> Verdict:
         return Verdict("the drop has no deletion id", refused=True)
     if facts.purge_after is None:
         return Verdict("the dropped table has no purge date")
-    if asked.now - _SKEW < facts.purge_after:
+    # By the store's clock the period ends so much later, and this clock may be ahead of it.
+    if asked.now - asked.clock_skew - MARGIN < facts.purge_after:
         return Verdict(f"can be undropped until {_iso(facts.purge_after)}")
     dropped = f"dropped at {_iso(facts.dropped_at)}, " if facts.dropped_at else ""
     return Verdict(
@@ -230,6 +237,8 @@ def decide_root(part: Part, asked: Asked) -> Verdict:
         return Verdict("the job decides what is due when it runs", {})
     if not isinstance(part, OrphanRemoval):
         raise TypeError(f"{type(part).__name__} does not apply to the whole lake")
+    if part.older_than < FLOOR and not part.allow_young:
+        return Verdict(_YOUNG, refused=True)
     before = asked.now - part.older_than
     return Verdict(
         f"unreferenced directories from before {_iso(before)}",

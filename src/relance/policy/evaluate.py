@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from relance.policy.actions import Action, Kind
-from relance.policy.decide import Asked, Verdict, decide, decide_root
+from relance.policy.decide import CLOCK_SKEW, Asked, Verdict, decide, decide_root
 from relance.policy.facts import TableFacts
 from relance.policy.model import ROOT_KINDS, TABLE_KINDS, Part, Policy, Rule
 from relance.policy.windows import Window
@@ -84,20 +84,25 @@ class Explanation:
         ]
 
 
-def evaluate(policy: Policy, facts: TableFacts, now: datetime) -> list[Action]:
+def evaluate(
+    policy: Policy, facts: TableFacts, now: datetime, *, clock_skew: timedelta = CLOCK_SKEW
+) -> list[Action]:
     """Return what is to be done to a table, in the order of Kind.
 
     The same policy, facts and time give the same actions. Whatever depends on the time is in the settings
     as a moment, so that the actions mean the same when they are run later.
     """
-    return [each.action for each in decisions(policy, facts, now) if each.action is not None]
+    found = decisions(policy, facts, now, clock_skew=clock_skew)
+    return [each.action for each in found if each.action is not None]
 
 
-def decisions(policy: Policy, facts: TableFacts, now: datetime) -> list[Decision]:
+def decisions(
+    policy: Policy, facts: TableFacts, now: datetime, *, clock_skew: timedelta = CLOCK_SKEW
+) -> list[Decision]:
     """Return what becomes of each part for a table, without a word about which rules match."""
     if facts.error is not None:
         return []
-    return list(_Around(facts.table, _matching(policy, facts), now).decisions(facts))
+    return list(_Around(facts.table, _matching(policy, facts), now, clock_skew).decisions(facts))
 
 
 def evaluate_root(policy: Policy, now: datetime) -> list[Action]:
@@ -105,11 +110,13 @@ def evaluate_root(policy: Policy, now: datetime) -> list[Action]:
     return explain_root(policy, now).actions
 
 
-def explain(policy: Policy, facts: TableFacts, now: datetime) -> Explanation:
+def explain(
+    policy: Policy, facts: TableFacts, now: datetime, *, clock_skew: timedelta = CLOCK_SKEW
+) -> Explanation:
     """Return which rules match a table, which one decides each part, and what follows."""
     properties = dict(facts.properties)
     matches = tuple(_match(rule, facts.table, properties) for rule in policy.rules)
-    around = _Around(facts.table, _matching(policy, facts), now)
+    around = _Around(facts.table, _matching(policy, facts), now, clock_skew)
     if facts.error is not None:
         error = f"the table cannot be read: {facts.error}"
         return Explanation(facts.table, matches, around.shown, (), error)
@@ -152,12 +159,19 @@ def _match(rule: Rule, table: Sequence[str], properties: Mapping[str, str]) -> M
 class _Around:
     """The rules that match a table, and what they say beside the parts."""
 
-    def __init__(self, table: tuple[str, ...], rules: Sequence[Rule], now: datetime) -> None:
+    def __init__(
+        self,
+        table: tuple[str, ...],
+        rules: Sequence[Rule],
+        now: datetime,
+        clock_skew: timedelta = CLOCK_SKEW,
+    ) -> None:
         self._table = table
         self._rules = rules
         window, by = _last([(rule.window, rule.name) for rule in rules])
         self._rate, _ = _last([(rule.rate_limit, rule.name) for rule in rules])
         self._now = now
+        self._clock_skew = clock_skew
         self._closed = ""
         self.shown = f"none: disabled by rule {by!r}" if by else "none"
         if isinstance(window, Window):
@@ -181,7 +195,7 @@ class _Around:
         overrides = tuple(each.name for each in others)
         if part is False:
             return Decision(kind, rule.name, overrides, None, "disabled by the rule")
-        verdict = decide_part(part, Asked(self._now, self._rate or None))
+        verdict = decide_part(part, Asked(self._now, self._clock_skew, self._rate or None))
         action = None
         why = verdict.why
         if verdict.settings is not None and self._closed:

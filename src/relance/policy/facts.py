@@ -27,6 +27,8 @@ class TableFacts:
     deleted_rows: int | None = None
     """Rows that are deleted and whose bytes are still there."""
     fragments: int | None = None
+    fragment_deleted_ratio: float | None = None
+    """The largest share of deleted rows that one of its fragments has."""
     bytes: int | None = None
     """Of the data files of the latest version."""
     versions: int | None = None
@@ -53,3 +55,9 @@ class TableFacts:
         deleted = self.deleted_rows or 0
         stored = (self.rows or 0) + deleted
         return deleted / stored if stored else 0.0
+
+
+def expiry_order(facts: TableFacts) -> tuple[bool, float, tuple[str, ...]]:
+    """Return the key that sorts dropped tables: first those that expire first, last those that never do."""
+    expires = facts.purge_after
+    return expires is None, 0.0 if expires is None else expires.timestamp(), facts.table

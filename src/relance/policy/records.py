@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from relance.maintenance.work import Effect, Estimate
-from relance.policy.actions import Action
+from relance.policy.actions import Action, Unknown
 from relance.policy.facts import TableFacts
 
 
@@ -41,7 +41,7 @@ class ActionRecord:
     """One action of a run."""
 
     action: Action
-    outcome: Outcome
+    outcome: Outcome | Unknown
     planned: Estimate | None = None
     effect: Effect | None = None
     error: str | None = None
@@ -72,6 +72,15 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class MoreDropped:
+    """Dropped tables without an action that a plan or a record only counts."""
+
+    tables: int = 0
+    due: int = 0
+    """How many of them could have been purged when the run was planned."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """One run of a policy over a lake."""
 
@@ -82,7 +91,7 @@ class RunRecord:
     """The file's name."""
     actor: str
     """Who ran it: user@host, or as told."""
-    state: RunState
+    state: RunState | Unknown
     engine: str
     """Where it ran, and why there."""
     started_at: datetime
@@ -91,6 +100,7 @@ class RunRecord:
     after: Totals | None
     actions: tuple[ActionRecord, ...]
     changes: tuple[TableChange, ...]
-    """Only tables with an action, all that are dropped, and all that could not be read."""
+    """Only tables with an action, and the dropped tables that expire first."""
     message: str = ""
     """Why it was refused or failed."""
+    more_dropped: MoreDropped = MoreDropped()

@@ -22,6 +22,7 @@ from relance.identifiers import parse_id
 from relance.maintenance.maintain import Engine
 from relance.maintenance.progress import Display
 from relance.namespace import DirectoryNamespace
+from relance.policy.actions import Unknown
 from relance.policy.file.parse import parse_policy
 from relance.policy.model import Policy
 from relance.policy.pipeline import planning, runs
@@ -32,7 +33,7 @@ from relance.spark.policy import runner_for
 from relance.spark.session import settings
 from relance.spark.session_properties import catalog_properties
 
-_CODES = {RunState.FAILED: 1, RunState.REFUSED: 3}
+_CODES: dict[RunState | Unknown, int] = {RunState.FAILED: 1, RunState.REFUSED: 3}
 _UNUSABLE = 2
 _HELD = 3
 

@@ -6,7 +6,7 @@ import pickle
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.fragment import write_fragments
-from tests.support.jobs.lakes import DAY, JobLake, age
+from tests.support.internals import context_of
+from tests.support.jobs.lakes import DAY, ClockBehind, JobLake, age
 from tests.support.modes import V1
 from tests.support.patches import original, substitute
 
@@ -27,8 +28,11 @@ from relance.errors import (
     RelanceError,
     TableNotFoundError,
 )
+from relance.maintenance import RemoveOrphans, maintain
 from relance.maintenance.removal.old_versions import CleanedInTasks, CleanUp
-from relance.maintenance.removal.pacing import paced
+from relance.maintenance.runner import Done, Slice, ThreadRunner
+from relance.maintenance.work import CatalogRef, Job
+from relance.operations.cleaning.pacing import paced
 
 T = ("t",)
 VERSIONS = 7
@@ -192,7 +196,7 @@ def _planned(root: JobLake, *, sent: bool) -> CleanedInTasks:
     plan = _in_tasks().plan(root.context, T)
     plan = pickle.loads(pickle.dumps(plan)) if sent else plan
     assert isinstance(plan, CleanedInTasks)
-    assert (plan.retired.opened is None) == sent
+    assert (plan.removal.retired.opened is None) == sent
     return plan
 
 
@@ -486,3 +490,41 @@ def test_tasks_of_one_process_share_the_rate_limit(seconds: list[float]) -> None
 def test_tasks_of_several_processes_split_the_rate_limit(seconds: list[float]) -> None:
     assert sum(len(batch) for batch in paced(range(100), 20, tasks=4)) == 100
     assert seconds[0] == pytest.approx(100 / 5, abs=1)
+
+
+class BehindRunner(ThreadRunner):
+    """Workers whose clock is five seconds behind that of the driver."""
+
+    def __init__(self, lake: JobLake) -> None:
+        super().__init__(1000)
+        self._behind = context_of(lake.open(clock=ClockBehind()))
+
+    def run(self, catalog: CatalogRef, slices: Sequence[Slice], *, what: str) -> Iterator[Done]:
+        for number, task in (each for one in slices for each in one.tasks):
+            yield Done(number, task.run(self._behind))
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        CleanUp(CleanupPolicy(retain_versions=2)),
+        CleanUp(CleanupPolicy(before_timestamp=datetime.now(UTC) - timedelta(hours=24))),
+        CleanUp(),
+        RemoveOrphans(),
+    ],
+    ids=["versions", "moment", "default", "orphans"],
+)
+def test_ages_count_from_the_clock_of_the_driver(job: Job, tmp_path: Path) -> None:
+    lake = JobLake(str(tmp_path))
+    lake.make("t", 1)
+    began = maintain(lake.catalog, job, engine="spark", spark=BehindRunner(lake))
+    assert [str(each.error) for each in began.failed] == []
+
+
+def test_cleanup_below_the_minimum_age_is_refused_once_for_all_tables(tmp_path: Path) -> None:
+    lake = JobLake(str(tmp_path))
+    for name in ("a", "b"):
+        lake.make(name, 1)
+    young = CleanUp(CleanupPolicy(before_timestamp=datetime.now(UTC) - timedelta(hours=23)))
+    with pytest.raises(InvalidInputError, match="younger than 24 hours"):
+        maintain(lake.catalog, young)

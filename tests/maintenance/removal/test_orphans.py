@@ -15,7 +15,7 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.support.internals import context_of
-from tests.support.jobs.lakes import DAY, JobLake, age
+from tests.support.jobs.lakes import DAY, JobLake, age, data_file
 from tests.support.modes import MODES
 from tests.support.mortal_clients import interrupt
 from tests.support.patches import substitute, substituted
@@ -44,8 +44,8 @@ def _leave(root: JobLake, directory: str, *, files: int = 3) -> set[str]:
     folder = Path(root.uri) / directory / "data"
     folder.mkdir(parents=True)
     for number in range(files):
-        (folder / f"{number}.lance").write_bytes(b"x" * 10)
-    return {f"{directory}/data/{number}.lance" for number in range(files)}
+        (folder / data_file(number)).write_bytes(b"x" * 10)
+    return {f"{directory}/data/{data_file(number)}" for number in range(files)}
 
 
 def _full_root(root: JobLake) -> None:
@@ -68,6 +68,14 @@ def _full_root(root: JobLake) -> None:
         "20260101_backup/part-0.parquet",
         "20260102_backup/data/part-0.parquet",
         "photo.lance/1.jpg",
+        "20260103_backup/_notes/plan.txt",
+        "deadbeef_repo/tree/main.c",
+        "notes.lance/_drafts/a.md",
+        "models.lance/data/weights.lance",
+        "models.lance/_versions/1.md",
+        "0123beef_refs/_refs/tags/release.json",
+        f"01234567_mixed/data/{data_file(1)}",
+        "01234567_mixed/_transactions/1.txt",
     ):
         (Path(root.uri) / foreign).parent.mkdir(parents=True, exist_ok=True)
         (Path(root.uri) / foreign).write_text("not ours")
@@ -115,7 +123,7 @@ def test_directory_with_a_young_or_undated_file_is_kept(root: JobLake) -> None:
     found = _orphans_of(root)
     age(Path(root.uri), 2 * DAY)
     for directory in found:
-        (Path(root.uri) / directory / "data" / "9.lance").write_bytes(b"new")
+        (Path(root.uri) / directory / "data" / data_file(9)).write_bytes(b"new")
     effect = root.run(RemoveOrphans())[0].effect
     assert effect is not None
     assert effect.files == 0
@@ -136,6 +144,14 @@ def test_minimum_age_is_lowered_only_with_allow_young(root: JobLake) -> None:
     assert effect is not None
     assert effect.files == 3 * len(found)
     assert isinstance(root.run(job, ("t",))[0].error, InvalidInputError)
+
+
+def test_planned_moment_takes_no_directory_below_the_minimum_age(root: JobLake) -> None:
+    found = _orphans_of(root)
+    age(Path(root.uri), 23 * 3600)
+    effect = root.run(RemoveOrphans(before=datetime.now(UTC)))[0].effect
+    assert effect is not None
+    assert (effect.files, f"{len(found)} young" in effect.note) == (0, True)
 
 
 def test_directory_with_versions_is_removed_only_on_request(tmp_path: Path) -> None:
@@ -268,12 +284,49 @@ def test_concurrent_creates_and_drops_stay_intact(root: JobLake) -> None:
         assert root.values(f"t{number}") == [number]
 
 
+def test_every_file_that_lance_writes_into_a_table_is_known(tmp_path: Path) -> None:
+    root = JobLake(str(tmp_path / "root"), MODES["V2"])
+    uri = f"{root.uri}/{HASHED}"
+    rows = pa.table(
+        {
+            "a": list(range(300)),
+            "s": ["x y"] * 300,
+            "v": pa.array([[1.0, 2.0]] * 300, pa.list_(pa.float32(), 2)),
+        }
+    )
+    dataset = lance.write_dataset(rows, uri, data_storage_version="2.2")
+    dataset.delete("a = 3")
+    dataset.delete("a % 2 = 0")
+    for column, kind in (("a", "BTREE"), ("s", "INVERTED"), ("s", "NGRAM"), ("a", "ZONEMAP")):
+        dataset.create_scalar_index(column, kind, name=f"{column}_{kind}")
+    dataset.create_index("v", "IVF_FLAT", num_partitions=1)
+    dataset.tags.create("release-1", 1)
+    dataset.create_branch("feature/b", (None, 1))
+    branch = dataset.checkout_version(("feature/b", None))
+    lance.write_dataset(rows, branch, mode="append").delete("a = 5")
+    dataset.optimize.compact_files()
+    blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    blobs = pa.table([pa.array([b"x" * 100_000], pa.large_binary())], schema=pa.schema([blob]))
+    lance.write_dataset(blobs, uri, mode="overwrite", data_storage_version="2.2")
+    old = lance.write_dataset(rows, f"{root.uri}/0123abcd_old", enable_v2_manifest_paths=False)
+    old.delete("a = 1")
+    files = root.all_keys(HASHED) | root.all_keys("0123abcd_old")
+    assert {each.split("/")[1] for each in files} == {
+        *("data", "tree", "_versions", "_transactions", "_deletions", "_indices", "_refs")
+    }
+    assert any(each.endswith(".blob") for each in files)
+    age(tmp_path / "root", 2 * DAY)
+    effect = root.run(RemoveOrphans(with_versions=True))[0].effect
+    assert effect is not None
+    assert (effect.files, effect.note) == (len(files), "2 directories removed")
+
+
 def test_orphan_removal_works_on_s3(s3_root: JobLake) -> None:
     s3_root.make("t", 1)
     storage = s3_root.context.storage
     for directory in ("lost.lance", HASHED):
         for number in range(3):
-            storage.create(f"{directory}/data/{number}.lance", b"x")
+            storage.create(f"{directory}/data/{data_file(number)}", b"x")
     assert "2 young" in (s3_root.run(RemoveOrphans(), dry_run=True)[0].planned or mock.Mock()).note
     effect = s3_root.run(RemoveOrphans(timedelta(0), allow_young=True))[0].effect
     assert effect is not None
@@ -295,7 +348,7 @@ def _interrupt_creates(folder: Path) -> Iterator[tuple[DirectoryNamespace, bool]
     """Remove the leftovers at a name before every write of a create; yield another client, and who won."""
     for number in range(100):
         root = folder / str(number)
-        left = root / "t.lance" / "data" / "lost.lance"
+        left = root / "t.lance" / "data" / data_file(0)
         left.parent.mkdir(parents=True)
         left.write_bytes(b"x")
         catalog, other = DirectoryNamespace(root=str(root)), DirectoryNamespace(root=str(root))

@@ -126,6 +126,20 @@ def test_row_delete_through_an_index_gives_the_same_rows(
     assert result_of(flat, DeleteRows("id = 1000")).error is None
 
 
+@pytest.mark.parametrize("where", ["id < 25 -- the first ones", "id < 25 /* the first */ -- ones"])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_predicate_may_end_in_a_comment(
+    flat: LocalPlace, monkeypatch: pytest.MonkeyPatch, indexed: bool, where: str
+) -> None:
+    substitute(monkeypatch, "row_deletes.sparse_share", 0.0)
+    make(flat)
+    if indexed:
+        opened(flat).create_scalar_index("id", "BTREE")
+    result = result_of(flat, DeleteRows(where))
+    assert result.error is None
+    assert min(ids(flat)) == 25
+
+
 def test_row_delete_touches_only_fragments_named_by_the_index(flat: LocalPlace) -> None:
     make(flat)
     opened(flat).create_scalar_index("id", "BTREE")

@@ -44,6 +44,7 @@ UPDATES: list[tuple[dict[str, str], str | None]] = [
     ({"id": "id + 1000"}, "id >= 50"),
     ({"id": "1", "n": "2", "name": "'3'"}, "id in (3, 33)"),
     ({"n": "1.7"}, "id = 5"),
+    ({"n": "1.7 -- rounded", "name": "'x' -- new"}, "id = 6 -- only"),
     ({"n": "7"}, "false"),
 ]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 from lance.fragment import write_fragments
@@ -312,3 +314,49 @@ def test_link_inside_the_manifest_leads_no_upkeep_out_of_the_root(tmp_path: Path
     with pytest.raises(InvalidTableStateError, match="link"):
         catalog.maintain_manifest()
     assert (outside / "canary").read_text() == "keep"
+
+
+def _clone(lake: VersionedTable, version: int, name: str = "copy") -> str:
+    """Make a table of the root that reads the files of a version, and return where it is."""
+    in_rows = lake.lake.mode.get("manifest_enabled") != "false"
+    folder = f"{lake.lake.uri}/{name if in_rows else f'{name}.lance'}"
+    lake.dataset().shallow_clone(folder, version)
+    if in_rows:
+        lake.catalog.register_table({"id": [name], "location": name})
+    return folder
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_cleanup_keeps_files_that_a_shallow_clone_reads(lake: VersionedTable, dropped: bool) -> None:
+    with_versions(lake)
+    copy = _clone(lake, 4)
+    if dropped:
+        lake.catalog.drop_table({"id": ["copy"]})
+    told = lake.catalog.cleanup_old_versions(ID, older_than=NOW, dry_run=True)
+    done = lake.catalog.cleanup_old_versions(ID, older_than=NOW)
+    assert sorted(lance.dataset(copy).to_table()["a"].to_pylist()) == [3, 4]
+    assert (done.versions, done.data_files, done.transaction_files) == ((1, 2, 3, 4, 5), 2, 5)
+    assert replace(done, dry_run=True) == told
+    assert lake.values() == [5, 6]
+    assert lake.versions() == [6]
+    kept = lake.files() - lake.needed()
+    assert len(kept) == 2
+    assert all(each.startswith("data/") for each in kept)
+    again = lake.catalog.cleanup_old_versions(ID, older_than=NOW, delete_unverified=True)
+    assert (again.data_files, lake.files() - lake.needed()) == (0, kept), "also of files that no version has"
+    without = lake.catalog.cleanup_old_versions(
+        ID, older_than=NOW, delete_unverified=True, look_for_clones=False
+    )
+    assert without.data_files == 2
+    assert lake.files() == lake.needed()
+
+
+def test_cleanup_beside_a_table_that_may_be_a_clone_is_refused(lake: VersionedTable) -> None:
+    with_versions(lake)
+    copy = Path(_clone(lake, 4))
+    for each in copy.glob("_versions/*.manifest"):
+        each.write_bytes(each.read_bytes()[:10])
+    before = lake.files()
+    with pytest.raises(InvalidTableStateError, match="may be a shallow clone"):
+        lake.lake.open().cleanup_old_versions(ID, older_than=NOW)
+    assert lake.files() == before

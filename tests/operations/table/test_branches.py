@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
+import lance
 import pytest
 from tests.support.codes import (
     BRANCH_EXISTS,
@@ -13,7 +16,7 @@ from tests.support.codes import (
     TABLE_NOT_FOUND,
     VERSION_NOT_FOUND,
 )
-from tests.support.roots import LocalPlace, describe, refused_unchanged, versions
+from tests.support.roots import LocalPlace, describe, refused, refused_unchanged, versions
 from tests.support.tables import ROWS, call, opened
 
 from relance import DirectoryNamespace
@@ -108,3 +111,24 @@ def test_invalid_branch_request_is_refused_and_changes_nothing(
     code, operation, fields = BAD_REQUESTS[case]
     with refused_unchanged(place, code):
         call(branched, operation, **fields)
+
+
+def test_branch_that_a_shallow_clone_reads_is_not_deleted(
+    catalog: DirectoryNamespace, tmp_path: Path
+) -> None:
+    call(catalog, "create_table_branch", name="work")
+    call(catalog, "create_table_branch", name="work/next")
+    call(catalog, "create_table_branch", name="other")
+    for name in ("work", "work/next", "other"):
+        lance.write_dataset(ROWS, opened(catalog, name), mode="append")
+    folder = Path(opened(catalog).uri).parent / "copy.lance"
+    opened(catalog, "work").shallow_clone(str(folder), ("work", None))
+    rows = lance.dataset(str(folder)).count_rows()
+    call(catalog, "delete_table_branch", name="work/next")
+    call(catalog, "delete_table_branch", name="other")
+    with refused(INVALID_TABLE_STATE) as caught:
+        call(catalog, "delete_table_branch", name="work")
+    assert "shallow clone at 'copy.lance' reads files of branch 'work'" in str(caught.value)
+    assert lance.dataset(str(folder)).to_table().num_rows == rows
+    shutil.rmtree(folder)
+    call(catalog, "delete_table_branch", name="work")

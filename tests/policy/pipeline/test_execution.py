@@ -9,19 +9,26 @@ import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import ListTablesRequest
+from tests.support.internals import context_of
+from tests.support.jobs.lakes import DAY, ClockBehind, age
 from tests.support.modes import COMPATIBILITY, V1
-from tests.support.policy.lakes import OLD_ROWS, POLICY, PolicyLake, outcomes, the_policy
+from tests.support.policy.lakes import OLD_ROWS, POLICY, ROWS, PolicyLake, outcomes, the_policy
 from tests.support.roots import ipc
 
 from relance.errors import InvalidInputError
+from relance.maintenance import Compact, maintain
 from relance.maintenance.execute import Progress
+from relance.maintenance.work import CatalogRef
 from relance.policy import history, plan, run, run_policy, run_record, runs
-from relance.policy.actions import Kind
+from relance.policy.actions import AnyKind, Kind
+from relance.policy.model import Policy, Rule, VersionRetention
+from relance.policy.patterns import parse_pattern
 from relance.policy.pipeline.planning import RunPlan
+from relance.policy.pipeline.steps import StepsJob
 from relance.policy.records import Outcome, RunRecord, RunState
 
 
-def _keys(record: RunRecord, outcome: Outcome) -> set[tuple[Kind, tuple[str, ...], str]]:
+def _keys(record: RunRecord, outcome: Outcome) -> set[tuple[AnyKind, tuple[str, ...], str]]:
     return {key for key, each in outcomes(record).items() if each is outcome}
 
 
@@ -283,3 +290,45 @@ def test_history_has_the_start_and_end_of_a_run(lake: PolicyLake) -> None:
     assert entry.ended_at == record.ended_at
     assert runs(lake.catalog, since=datetime.now(UTC)) == []
     assert runs(lake.catalog, since=before - timedelta(seconds=1)) == [entry]
+
+
+@pytest.mark.parametrize(("skew", "purged"), [("0s", True), ("2h", False)])
+def test_clock_skew_of_the_catalog_delays_purges(lake: PolicyLake, skew: str, purged: bool) -> None:
+    reference = CatalogRef(tuple({**dict(lake.ref.properties), "clock_skew": skew}.items()))
+    made = plan(reference, the_policy("[defaults]\npurge = true\n"))
+    assert bool(made.steps) is purged, "the tables were dropped an hour ago"
+
+
+def test_fragment_that_compaction_rewrites_for_its_deleted_rows_is_due(lake: PolicyLake) -> None:
+    lake.make("sparse", fragments=3)
+    start = lake.dataset("sparse").get_fragments()[1].fragment_id << 32
+    lake.dataset("sparse").delete(f"_rowaddr >= {start} AND _rowaddr < {start + ROWS // 2}")
+    facts = lake.facts()["sparse", ""]
+    assert (facts.deleted_ratio, facts.fragment_deleted_ratio) == (1 / 6, 1 / 2)
+    wanted = "[defaults]\ncompact = { deletion_threshold = 0.3, target_rows = 1, min_fragments = 100 }\n"
+    made = plan(lake.catalog, the_policy(wanted), only=[["sparse"]])
+    job = Compact(deletion_threshold=0.3, target_rows=1)
+    (directly,) = maintain(lake.catalog, job, [["sparse"]], dry_run=True).results
+    assert [each.planned for each in made.steps] == [directly.planned]
+    assert directly.planned is not None
+    assert made.steps[0].action.why == "a fragment with 50.0% of rows deleted, more than 30.0%"
+    above = wanted.replace("0.3", "0.5")
+    assert plan(lake.catalog, the_policy(above), only=[["sparse"]]).steps == ()
+
+
+def test_planned_ages_hold_where_the_clock_is_behind(lake: PolicyLake) -> None:
+    age(Path(lake.location("readings")), 2 * DAY)
+    wanted = "[defaults]\nclean_up = { retain_versions = 2 }\nremove_orphans = true\n"
+    made = plan(lake.catalog, the_policy(wanted))
+    assert {each.action.kind for each in made.steps} == {Kind.CLEAN_UP, Kind.REMOVE_ORPHANS}
+    behind = context_of(lake.open(clock=ClockBehind()))
+    for step in made.steps:
+        found = StepsJob("any", {step.key: step}, made.run).plan(behind, step.key)
+        assert (found and found.estimate) == step.planned
+
+
+def test_version_cleanup_below_the_minimum_age_is_refused_when_it_is_planned(lake: PolicyLake) -> None:
+    rule = Rule("young", (parse_pattern("**"),), parts={Kind.CLEAN_UP: VersionRetention(timedelta(hours=23))})
+    made = plan(lake.catalog, Policy("by hand", (rule,)))
+    assert {each.outcome for each in made.steps} == {Outcome.FAILED}
+    assert "requires allow_young" in str(made.steps[0].error)

@@ -21,6 +21,7 @@ from tests.support.servers import S3Server
 from relance.errors import KeyChangedError
 from relance.policy import LeaseHeldError, LeaseLostError, run_policy, runs, who_runs
 from relance.policy.pipeline.lease import LEASE_KEY, held
+from relance.policy.pipeline.plan_file import unfinished
 from relance.policy.records import RunState
 
 SHORT = timedelta(seconds=1.5)
@@ -177,3 +178,17 @@ def test_lease_works_on_s3(moto_server: S3Server, moto_bucket: str) -> None:
         lease.check()
     with held(s3_lake.context, "next", "me"):
         pass
+
+
+def test_lease_names_the_run_whose_plan_is_stored(lake: PolicyLake) -> None:
+    named: list[tuple[str | None, list[str]]] = []
+
+    def look(*_: object) -> None:
+        holder = who_runs(lake.catalog)
+        named.append((None if holder is None else holder.run, unfinished(lake.context)))
+
+    record = run_policy(lake.catalog, the_policy(), progress=look)
+    (last, stored) = named[-1]
+    assert {run for run, _ in named if run is not None} == {record.run}, "also while it plans"
+    assert last == record.run
+    assert stored == [record.run]

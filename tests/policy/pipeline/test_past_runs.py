@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import lance
+import pyarrow as pa
 import pytest
 from tests.support.patches import substitute
 from tests.support.policy.lakes import OLD_ROWS, PolicyLake, the_policy
 
-from relance.errors import InvalidTableStateError
+from relance.errors import InvalidInputError, InvalidTableStateError
 from relance.policy import history, plan, run, run_policy, run_record, runs
-from relance.policy.actions import Action, Kind
+from relance.policy.actions import Action, Kind, Unknown
 from relance.policy.codec import decode, encode
 from relance.policy.pipeline.history_rows import RunHead
 from relance.policy.pipeline.past_runs import HISTORY_DIRECTORY, History
+from relance.policy.pipeline.plan_file import decode_plan, encode_plan
 from relance.policy.pipeline.planning import policy_hash
-from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState
+from relance.policy.records import ActionRecord, MoreDropped, Outcome, RunRecord, RunState
+from relance.policy.report import lines_of, summary, to_html
 
 HEAD = RunHead("run", "me@here", "policy.toml", "hash", "local")
 
@@ -114,3 +118,130 @@ def test_run_record_round_trips_through_json(lake: PolicyLake) -> None:
     record = run_policy(lake.catalog, the_policy())
     assert decode(RunRecord, encode(record), "record") == record
     assert record.state is RunState.DONE
+
+
+def test_policy_hash_changes_with_the_policy_not_with_its_layout() -> None:
+    compact = """[[rules]]
+name = "a"
+tables = "**"
+compact = { min_fragments = 2 }
+protect = true
+"""
+    commented = """# Agreed on 2026-11-01.
+
+[[rules]]
+name = "a"  # the only one
+protect = true
+tables = ["**"]
+
+[rules.compact]
+min_fragments = 2
+"""
+    plain = policy_hash(the_policy(compact))
+    assert policy_hash(the_policy(commented)) == plain
+    for changed in (
+        compact.replace("2", "3"),
+        compact.replace('"a"', '"b"'),
+        compact.replace("protect = true", "protect = false"),
+        compact.replace("**", "*"),
+        compact + "[limits]\nmax_tables = 1\n",
+        compact + 'window = "22:00-06:00"\n',
+    ):
+        assert policy_hash(the_policy(changed)) != plain, changed
+
+
+@pytest.fixture
+def newer(lake: PolicyLake) -> tuple[PolicyLake, RunRecord]:
+    """A lake of which a newer release did some of the work, in words that this release does not know."""
+    record = run_policy(lake.catalog, the_policy())
+    dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
+    rows = [each for each in dataset.to_table().to_pylist() if each["number"] is not None]
+    written = {"run": record.run, "at": datetime.now(UTC), "kind": "vacuum"}
+    added = [
+        {**rows[0], **written, "number": 90, "error": "too warm", "outcome": Outcome.FAILED.value},
+        {**rows[0], **written, "number": 91, "outcome": "postponed"},
+    ]
+    lance.write_dataset(pa.Table.from_pylist(added, dataset.schema), dataset.uri, mode="append")
+    return lake, record
+
+
+def test_actions_of_a_newer_release_are_listed_under_their_own_words(
+    newer: tuple[PolicyLake, RunRecord],
+) -> None:
+    lake, record = newer
+    kept = history(lake.catalog)
+    assert len(kept) == len(record.actions) + 2
+    shown = {(str(each.record.action.kind), str(each.record.outcome)) for each in kept if each.number >= 90}
+    assert shown == {("vacuum", "failed"), ("vacuum", "postponed")}
+    assert {each.record.action.kind.value for each in history(lake.catalog, failed=True)} == {"vacuum"}
+
+
+def test_run_with_actions_of_a_newer_release_is_reported(newer: tuple[PolicyLake, RunRecord]) -> None:
+    lake, record = newer
+    kept = run_record(lake.catalog)
+    assert kept is not None
+    assert len(kept.actions) == len(record.actions) + 2
+    assert decode(RunRecord, encode(kept), "record") == kept
+    text = "\n".join(lines_of(summary(kept)))
+    assert "failed: vacuum" in text
+    page = to_html(kept)
+    assert "postponed" in page
+    assert "too warm" in page
+
+
+def test_run_in_a_state_of_a_newer_release_is_listed_and_reported(lake: PolicyLake) -> None:
+    record = run_policy(lake.catalog, the_policy())
+    dataset = lance.dataset(f"{lake.uri}/{HISTORY_DIRECTORY}")
+    dataset.update({"state": "'paused'"}, where="number IS NULL")
+    (found,) = runs(lake.catalog)
+    assert found.state.value == "paused"
+    kept = run_record(lake.catalog, record.run)
+    assert kept is not None
+    assert "paused" in to_html(kept)
+    assert "paused" in "\n".join(lines_of(summary(kept)))
+
+
+def test_saved_plan_with_a_kind_of_a_newer_release_is_refused(lake: PolicyLake) -> None:
+    made = plan(lake.catalog, the_policy())
+    step = made.steps[0]
+    changed = replace(made, steps=(replace(step, action=replace(step.action, kind=Unknown("vacuum"))),))
+    with pytest.raises(
+        InvalidInputError, match="has the action kind 'vacuum', which this release does not support"
+    ):
+        decode_plan(encode_plan(changed), what="plan 'x.json'")
+
+
+def test_run_keeps_the_dropped_tables_that_expire_first_and_counts_the_others(
+    lake: PolicyLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    substitute(monkeypatch, "policy_plan.kept_dropped", 2)
+    for number, days in enumerate((9, 3, 7, 5)):
+        lake.make(f"w{number}")
+        lake.catalog.drop_table({"id": [f"w{number}"], "context": {"ttl_ms": f"{days}d"}})
+    record = run_policy(lake.catalog, the_policy("[defaults]\npurge = true\n"))
+    waiting = [each.before.table for each in record.changes if each.after is not None]
+    assert waiting == [("w1",), ("w3",)]
+    purged = {each.action.table for each in record.actions}
+    assert (
+        {each.before.table for each in record.changes} - set(waiting)
+        == purged
+        == {("gone",), ("prod", "old")}
+    )
+    assert record.more_dropped == MoreDropped(tables=3, due=0), "w0, w2 and kept"
+    assert record.after is not None
+    assert record.after.dropped == 5
+    assert run_record(lake.catalog) == record
+    page = to_html(record)
+    assert "3 more dropped tables waiting." in page
+    only = run_policy(lake.catalog, the_policy("[defaults]\nprotect = true\n"))
+    assert (len(only.changes), only.more_dropped.tables) == (2 + len(only.actions), 3)
+
+
+def test_expired_tables_that_are_only_counted_are_reported_as_due(
+    lake: PolicyLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    substitute(monkeypatch, "policy_plan.kept_dropped", 1)
+    made = plan(lake.catalog, the_policy('[defaults]\ndrop_ttl = "30d"\n'))
+    assert made.more_dropped == MoreDropped(tables=2, due=1)
+    assert decode_plan(encode_plan(made), what="it") == made
+    assert "2 more dropped tables waiting; at least 1 of them are due now." in to_html(made.record)

@@ -16,7 +16,15 @@ from relance.errors import InvalidInputError
 from relance.maintenance.work import Effect, Estimate, Figures
 from relance.policy.actions import Action, Kind
 from relance.policy.facts import TableFacts
-from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
+from relance.policy.records import (
+    ActionRecord,
+    MoreDropped,
+    Outcome,
+    RunRecord,
+    RunState,
+    TableChange,
+    Totals,
+)
 from relance.policy.report import FORMAT, from_json, to_json
 
 names = st.lists(st.text(max_size=8) | st.sampled_from(HOSTILE_NAMES), max_size=3).map(tuple)
@@ -132,16 +140,18 @@ def test_json_format_of_a_record_is_stable() -> None:
         ],
         "changes": [{"before": _facts(), "after": None}],
         "message": "",
+        "more_dropped": {"tables": 0, "due": 0},
     }
 
 
 def test_records_of_older_and_newer_writers_are_read() -> None:
     document = to_json(night(2))
-    del document["message"], document["changes"][0]["before"]["unindexed_rows"]
+    del document["message"], document["more_dropped"], document["changes"][0]["before"]["unindexed_rows"]
     document["added_later"] = 1
     document["actions"][0]["action"]["added_later"] = [1]
     record = from_json(document)
     assert record.message == ""
+    assert record.more_dropped == MoreDropped()
     assert record.changes[0].before.unindexed_rows is None
 
 
@@ -160,7 +170,7 @@ def test_record_in_another_format_is_refused_with_advice(version: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (["state"], "dreaming"),
+        (["state"], 3),
         (["started_at"], "2026-03-01T02:00:00"),
         (["started_at"], 5),
         (["before"], None),
@@ -170,7 +180,7 @@ def test_record_in_another_format_is_refused_with_advice(version: Any) -> None:
         (["actions", 0, "duration"], 10**30),
         (["actions", 0, "action", "table"], [1]),
         (["actions", 0, "action", "settings"], {"x": None}),
-        (["actions", 0, "action", "kind"], "explode"),
+        (["actions", 0, "action", "kind"], ["explode"]),
         (["changes", 0, "before", "properties"], [["a"]]),
         (["changes", 0, "before", "protected"], 1),
     ],
@@ -209,6 +219,7 @@ def _facts() -> dict[str, Any]:
         "version",
         "deleted_rows",
         "fragments",
+        "fragment_deleted_ratio",
         "bytes",
         "versions",
         "oldest_version_at",

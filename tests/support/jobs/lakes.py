@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 from tests.support.lakes import Lake
 from tests.support.roots import ipc
 
+from relance.clock import SystemClock
 from relance.maintenance.execute import Run
 from relance.maintenance.runner import ThreadRunner
 from relance.maintenance.work import Job, Result
@@ -45,6 +47,18 @@ class JobLake(Lake):
         run = Run(job, self.ref, runner, runner, dry_run=dry_run, giant_seconds=giant_seconds)
         chosen = list(tables) or list(job.targets(self.context))
         return sorted(run.results(chosen), key=lambda each: each.table)
+
+
+def data_file(number: int) -> str:
+    """Return the name of a data file as Lance makes them up."""
+    return f"{number:024b}{number:026x}.lance"
+
+
+class ClockBehind(SystemClock):
+    """The clock of a machine that is five seconds behind; the store's is right."""
+
+    def now(self) -> datetime:
+        return super().now() - timedelta(seconds=5)
 
 
 def age(folder: Path, seconds: float) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from tests.support.jobs.lakes import data_file
 from tests.support.lakes import Lake
 from tests.support.policy.policies import policy
 from tests.support.roots import ipc
 
 from relance.maintenance.runner import ThreadRunner
-from relance.policy.actions import Kind
+from relance.policy.actions import AnyKind, Unknown
 from relance.policy.facts import TableFacts
 from relance.policy.model import Policy
 from relance.policy.pipeline.gather import gather
@@ -97,9 +98,10 @@ class PolicyLake(Lake):
     def leave_orphan(self) -> None:
         data = Path(self.uri, "0123abcd_died", "data")
         data.mkdir(parents=True)
-        (data / "file.lance").write_bytes(b"x" * 100)
+        file = data / data_file(1)
+        file.write_bytes(b"x" * 100)
         then = time.time() - 3 * 24 * 3600
-        os.utime(data / "file.lance", (then, then))
+        os.utime(file, (then, then))
 
     def facts(self) -> dict[tuple[str, ...], TableFacts]:
         found = gather(self.ref, ThreadRunner(2))
@@ -130,7 +132,7 @@ def the_policy(text: str = POLICY) -> Policy:
     return policy(text)
 
 
-def outcomes(record: RunRecord) -> dict[tuple[Kind, tuple[str, ...], str], Outcome]:
+def outcomes(record: RunRecord) -> dict[tuple[AnyKind, tuple[str, ...], str], Outcome | Unknown]:
     """Return what became of each action of a run."""
     return {
         (each.action.kind, each.action.table, str(each.action.settings.get("deletion_id", ""))): each.outcome

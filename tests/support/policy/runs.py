@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from relance.maintenance.work import Effect, Estimate, Figures
-from relance.policy.actions import Action, Kind
+from relance.policy.actions import Action, AnyKind, Kind
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
 
@@ -203,7 +203,7 @@ def _action(
     return ActionRecord(action, outcome, None, effect, error, NOW, timedelta(seconds=seconds))
 
 
-def _estimate(kind: Kind, at: int) -> Estimate:
+def _estimate(kind: AnyKind, at: int) -> Estimate:
     return Estimate(
         rows=1000 * at, files=12 + at, bytes=1_500_000_000 * (at + 1), note=f"{kind.value} of 12 files"
     )

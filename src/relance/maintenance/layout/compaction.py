@@ -12,7 +12,13 @@ from lance.optimize import Compaction, CompactionTask
 from relance.catalog.context import Context
 from relance.errors import InvalidInputError, RelanceError
 from relance.maintenance.execute import worth_retrying
-from relance.maintenance.layout.fragment_figures import bytes_of, figures_of, figures_of_fragments
+from relance.maintenance.layout.fragment_figures import (
+    bytes_of,
+    deleted_share,
+    figures_of,
+    figures_of_fragments,
+    rows_per_fragment,
+)
 from relance.maintenance.layout.rewrites import Rewritten, commit_rewrites
 from relance.maintenance.planned import Place, open_planned, open_version, place_of
 from relance.maintenance.targets import all_tables
@@ -90,11 +96,8 @@ class Compact:
         return options
 
     def _rows_per_fragment(self, fragments: Sequence[FragmentMetadata]) -> int:
-        size = sum(map(bytes_of, fragments))
-        if self.target_bytes is None or not size:
-            return self.target_rows
-        rows = sum(each.physical_rows for each in fragments)
-        return max(1, min(self.target_rows, self.target_bytes * int(rows) // size))
+        rows, size = sum(each.physical_rows for each in fragments), sum(map(bytes_of, fragments))
+        return rows_per_fragment(self.target_rows, self.target_bytes, rows=int(rows), size=size)
 
     def _is_large(self, fragment: FragmentMetadata) -> bool:
         """Tell whether a fragment can stay.
@@ -102,7 +105,7 @@ class Compact:
         The average row changes with each compaction: if all below the target were written anew, then each
         run would write all of the table.
         """
-        if fragment.num_deletions > self.deletion_threshold * fragment.physical_rows:
+        if deleted_share(fragment) > self.deletion_threshold:
             return False
         return self.target_bytes is not None and bytes_of(fragment) * 2 >= self.target_bytes
 

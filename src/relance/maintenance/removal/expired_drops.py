@@ -24,8 +24,8 @@ from relance.catalog.purge import (
 from relance.catalog.resolve import Generation, all_generations
 from relance.clock import require_moment
 from relance.errors import InvalidInputError, RelanceError
-from relance.maintenance.removal.pacing import purge_options
 from relance.maintenance.work import Effect, Estimate, TablePlan, Task
+from relance.operations.cleaning.pacing import purge_options
 from relance.storage.at_once import map_at_once
 
 

@@ -23,11 +23,34 @@ from relance.locations import (
     TABLE_SUFFIX,
     VERSIONS_DIRECTORY,
 )
-from relance.maintenance.removal.clones import find_clones
+from relance.operations.cleaning.clones import find_clones
 from relance.storage.protocol import ObjectInfo
 
-_OF_LANCE = re.compile(r"data/.+\.(lance|blob)(#\d+)?|(_[a-z_]+|tree)/.+|\.lance-.+")
-"""What Lance and the catalog write into the directory of a table; `#` and a number: not yet whole."""
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_DATA_FILE = rf"(?:[01]{{24}}[0-9a-f]{{26}}|{_UUID})"
+"""24 binary digits, which spread the names, and 26 hexadecimal ones; old releases took a UUID."""
+_BY_LANCE_ALONE = "|".join(
+    (
+        rf"data/{_DATA_FILE}\.lance",
+        rf"data/{_DATA_FILE}/[01]{{32}}\.blob",
+        rf"_versions/d?[0-9]{{1,20}}\.manifest(?:-{_UUID})?",
+        rf"_transactions/[0-9]{{1,20}}-{_UUID}\.txn",
+        r"_deletions/[0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20}\.(?:arrow|bin)",
+        rf"_indices/{_UUID}/[^/]+",
+    )
+)
+_BY_OTHERS_TOO = "|".join(
+    (
+        r"_versions/(?:latest_version_hint\.json|_latest\.manifest)",
+        r"_latest\.manifest",
+        r"_refs/(?:tags|branches)/[^/]+\.json",
+        re.escape(RESERVED_FILE),
+        re.escape(DEREGISTERED_FILE),
+    )
+)
+_IN_TABLE = re.compile(rf"(?:tree/.+/)?(?:(?P<proof>{_BY_LANCE_ALONE})|{_BY_OTHERS_TOO})(?:#[0-9]+)?")
+"""What Lance and the catalog write into the directory of a table, and below `tree` for a branch; `proof`
+has a name that nobody else gives. `#` and a number: not yet whole."""
 
 
 class Kind(StrEnum):
@@ -50,7 +73,8 @@ class Kept(StrEnum):
     CLONED = "read by clones"
     DECLARED = "declared"
     FOREIGN = "foreign"
-    """Not of a kind that the catalog makes, or with a file in it that is none of a table."""
+    """Not of a kind that the catalog makes, with a file in it that is none of a table, or without one that
+    only Lance writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +209,8 @@ def measure(infos: Iterable[ObjectInfo], before: datetime) -> list[ObjectInfo] |
     if not found or any(each.modified is None for each in found):
         return Kept.UNKNOWN_AGE
     # A name tells little: `20260101_backup` looks as if the catalog had made it up.
-    if not all(_OF_LANCE.fullmatch(each.key.partition("/")[2]) for each in found):
+    names = [_IN_TABLE.fullmatch(each.key.partition("/")[2]) for each in found]
+    if not all(names) or not any(name is not None and name["proof"] for name in names):
         return Kept.FOREIGN
     if any(each.modified is not None and each.modified >= before for each in found):
         return Kept.YOUNG

@@ -14,15 +14,12 @@ from typing import Any
 import lance
 
 from relance.catalog.context import Context
-from relance.catalog.layout import ManifestFile, list_manifests, version_of
+from relance.catalog.layout import ManifestFile, list_manifests
 from relance.catalog.states import new_nonce
-from relance.errors import ConcurrentModificationError, InternalError, InvalidInputError
-from relance.maintenance.removal.clones import clones_of_run, files_of_clones
-from relance.maintenance.removal.retired_files import DeleteFiles, Removed, RetiredVersions, named_by_refs
+from relance.errors import ConcurrentModificationError, InvalidInputError
 from relance.maintenance.targets import all_tables
 from relance.maintenance.work import Effect, Estimate, Figures, TablePlan
 from relance.operations.cleaning.cleanup import (
-    NO_VERSION_IS_SO_OLD,
     RemovalStats,
     clean,
     dated,
@@ -30,7 +27,9 @@ from relance.operations.cleaning.cleanup import (
     tags_of,
     with_rule,
 )
+from relance.operations.cleaning.clones import clones_of_run, files_of_clones
 from relance.operations.cleaning.policy import CleanupPolicy, Version
+from relance.operations.cleaning.retired_files import DeleteFiles, Removal, Removed, plan_removal
 from relance.operations.targets import Target, open_for_writing
 
 FLOOR = timedelta(hours=24)
@@ -39,11 +38,6 @@ FLOOR = timedelta(hours=24)
 GIANT_FILES = 20_000
 """From so many files on they are deleted in tasks."""
 
-_PER_TASK = 5_000
-_TASKS_OF_A_RATE = 4
-"""So few share a rate: however many of them run at once, each has its part of it."""
-_SECONDS_PER_FILE = 0.002
-_ALL = 100_000_000
 _BYTES_PER_FILE = 150
 """Of a manifest."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -65,6 +59,8 @@ class CleanUp:
     look_for_clones: bool = True
     """Open the other tables of the root to see whether they read files of this one."""
     giant_files: int = GIANT_FILES
+    is_pinned: bool = False
+    """Take the policy's moments as they are: they were checked where the run was planned."""
     run: str = field(default_factory=new_nonce)
     """Tells one run from another: the clones are looked for once in each."""
     name: str = field(default="clean up", init=False)
@@ -72,6 +68,17 @@ class CleanUp:
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         return all_tables(context)
+
+    def pin(self, context: Context) -> CleanUp:
+        """Return the job with the moment before which versions may go.
+
+        Raises:
+            InvalidInputError: the policy takes young versions, which was not allowed.
+        """
+        if self.is_pinned:
+            return self
+        now = context.clock.now()
+        return replace(self, policy=self._allowed(with_rule(self.policy, now), now), is_pinned=True)
 
     def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
         """Choose the versions that go.
@@ -82,7 +89,7 @@ class CleanUp:
             InvalidInputError: the policy takes young versions, which was not allowed.
             ConcurrentModificationError: the table went while it was looked at.
         """
-        policy = self._allowed(with_rule(self.policy, context.clock.now()), context.clock.now())
+        policy = self.pin(context).policy
         shared = clones_of_run(self.run, context.root.uri)
         target = open_for_writing(context, table, session=shared.session)
         manifests = list_manifests(context.storage, target.found.directory, None)
@@ -98,7 +105,8 @@ class CleanUp:
         small = _size(manifests) < self.giant_files
         if small and not cloned and policy.rate_limit is None:
             return CleanedByLance(context, target, chosen, policy, len(versions))
-        return _plan_files(context, target, chosen, policy, cloned, manifests)
+        found = plan_removal(context, target, chosen, policy, cloned, manifests)
+        return None if found is None else CleanedInTasks(found, found.tasks, len(manifests))
 
     def _known(self, versions: Sequence[Version]) -> list[Version]:
         return [each for each in versions if self.as_of is None or each.number <= self.as_of]
@@ -178,94 +186,33 @@ def _files(stats: RemovalStats) -> int:
 class CleanedInTasks:
     """A table whose files are deleted in tasks."""
 
-    retired: RetiredVersions
+    removal: Removal
     tasks: tuple[DeleteFiles, ...]
     versions: int
-    bytes: int
-    kept_for_clones: int
 
     @property
     def estimate(self) -> Estimate:
-        files = len(self.retired.manifests) + sum(len(each.files) for each in self.tasks)
+        files = self.removal.files
         return Estimate(
-            files=files, bytes=self.bytes, versions=len(self.retired.manifests), note=self._note()
+            files=len(files),
+            bytes=sum(each.size for each in files),
+            versions=len(self.removal.retired.manifests),
+            note=self._note(),
         )
 
     def finish(self, context: Context, values: Sequence[Any]) -> Effect:
         removed: list[Removed] = list(values)
-        forget_versions(context, self.retired.table_id)
-        gone = len(self.retired.manifests)
+        retired = self.removal.retired
+        forget_versions(context, retired.table_id)
+        gone = len(retired.manifests)
         return Effect(
             files=gone + sum(each.files for each in removed),
-            bytes=sum(size for _, size in self.retired.manifests) + sum(each.bytes for each in removed),
+            bytes=sum(size for _, size in retired.manifests) + sum(each.bytes for each in removed),
             before=Figures(versions=self.versions),
             after=Figures(versions=self.versions - gone),
             note=self._note(),
         )
 
     def _note(self) -> str:
-        return f"{self.kept_for_clones} files kept for clones" if self.kept_for_clones else ""
-
-
-def _plan_files(
-    context: Context,
-    target: Target,
-    chosen: list[int],
-    policy: CleanupPolicy,
-    cloned: frozenset[str],
-    listed: Sequence[ManifestFile],
-) -> CleanedInTasks | None:
-    """Have Lance name the files that go, and cut them up."""
-    with target.errors():
-        refs = named_by_refs(target.dataset)
-        explained = target.dataset.explain_cleanup_old_versions(
-            older_than=None if chosen else NO_VERSION_IS_SO_OLD,
-            versions=chosen or None,
-            delete_unverified=policy.delete_unverified,
-            error_if_tagged_old_versions=False,
-            include_files=True,
-            max_files=_ALL,
-        )
-    named = _named(context, target.found.directory, explained)
-    # The oldest first: what is left when it ends early has no gaps.
-    manifests = tuple(
-        sorted(((path, size) for path, size, kind in named if kind == "manifest"), key=_version_in)
-    )
-    others = [(path, size) for path, size, kind in named if kind != "manifest"]
-    files = [each for each in others if each[0] not in cloned]
-    if not manifests and not files:
-        return None
-    retired = replace(RetiredVersions.of(context, target, listed[-1], refs, chosen), manifests=manifests)
-    rate = policy.rate_limit
-    count = max(1, -(-len(files) // _PER_TASK))
-    count = count if rate is None else min(count, _TASKS_OF_A_RATE)
-    share = None if rate is None else rate / count
-    parts = [tuple(files[number::count]) for number in range(count)]
-    tasks = tuple(DeleteFiles(retired, part, rate, count, _weight(len(part), share)) for part in parts)
-    size = sum(each[1] for each in (*manifests, *files))
-    return CleanedInTasks(retired, tasks, len(listed), size, len(others) - len(files))
-
-
-def _version_in(manifest: tuple[str, int]) -> int:
-    return version_of(manifest[0].rpartition("/")[2]) or 0
-
-
-def _weight(files: int, rate: float | None) -> float:
-    return max(files * _SECONDS_PER_FILE, files / rate if rate else 0.0)
-
-
-def _named(
-    context: Context, directory: str, explained: lance.CleanupExplanation
-) -> list[tuple[str, int, str]]:
-    """Return the files that Lance lets go, relative to the table's directory, with size and kind."""
-    if explained.candidate_files_truncated:
-        raise InternalError(f"the table at '{directory}' has more files to remove than Lance can list")
-    before = "/".join(each for each in (context.root.path.strip("/"), directory) if each) + "/"
-    found = []
-    for each in explained.candidate_files:
-        if not each.path.startswith(before):
-            raise InternalError(
-                f"Lance would remove '{each.path}', which is outside '{before}'; nothing was removed"
-            )
-        found.append((each.path[len(before) :], int(each.size_bytes or 0), str(each.kind)))
-    return found
+        kept = self.removal.kept_for_clones
+        return f"{kept} files kept for clones" if kept else ""

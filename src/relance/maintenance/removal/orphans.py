@@ -7,7 +7,7 @@ slept sees that before it reports success.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from relance.catalog.purge import PurgeOptions, PurgeResult, make_ready, purge_r
 from relance.catalog.repair import remove_leftovers
 from relance.catalog.resolve import generation_of_row
 from relance.catalog.states import control_text, new_nonce
+from relance.clock import require_moment
 from relance.config import require_duration
 from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
 from relance.locations import TABLE_SUFFIX
@@ -33,8 +34,8 @@ from relance.maintenance.removal.leftovers import (
     kind_of,
     measure,
 )
-from relance.maintenance.removal.pacing import paced, purge_options
 from relance.maintenance.work import Effect, Estimate, TablePlan
+from relance.operations.cleaning.pacing import paced, purge_options
 
 FLOOR = timedelta(hours=24)
 """Younger directories stay unless it is said by name that they may go."""
@@ -56,6 +57,8 @@ class RemoveOrphans:
     """Also directories that hold a version. A deregistered table looks the same: look at the dry run."""
     rate_limit: float | None = None
     """Files per second in each process."""
+    before: datetime | None = None
+    """Instead of `older_than`, the moment that it led to where the run was planned."""
     name: str = field(default="remove orphans", init=False)
 
     def __post_init__(self) -> None:
@@ -67,9 +70,17 @@ class RemoveOrphans:
             )
         if self.rate_limit is not None and self.rate_limit <= 0:
             raise InvalidInputError(f"rate_limit must be above 0, got {self.rate_limit}")
+        if self.before is not None:
+            require_moment(self.before, what="before")
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         return [()]
+
+    def pin(self, context: Context) -> RemoveOrphans:
+        """Return the job with the moment before which directories may go, by the store's clock."""
+        if self.before is not None:
+            return self
+        return replace(self, before=context.store_now() - self.older_than)
 
     def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
         """Look at the root.
@@ -80,7 +91,10 @@ class RemoveOrphans:
         """
         if table:
             raise InvalidInputError("remove orphans works on the whole root: name no table")
-        before = context.store_now() - self.older_than
+        before = context.store_now() - self.older_than if self.before is None else self.before
+        if not self.allow_young:
+            # A moment of a clock that is ahead of the store's lets no younger directory go.
+            before = min(before, context.store_now() - FLOOR)
         found = find_orphans(context, before, with_versions=self.with_versions)
         if not found.orphans and not found.kept:
             return None

@@ -65,7 +65,8 @@ class DeleteRows:
             indexes = _indexes(target.dataset, self.where)
             known = _addresses(target.dataset, self.where) if indexes else None
         # To ask an index again for every fragment takes longer than a scan, so no fragment asks it.
-        rewrite = _Delete(self.where, f"(({self.where}) IS TRUE)" if indexes else self.where)
+        # On a line of its own: the predicate may end in a comment.
+        rewrite = _Delete(self.where, f"((\n{self.where}\n) IS TRUE)" if indexes else self.where)
         if known is None:
             return plan_rewrite(target, rewrite, _COSTS)
         return _plan_known(target, rewrite, known) if known.size else None

@@ -133,7 +133,7 @@ class _Update:
             kind = schema.field(name).type
             known = arrow_name(kind)
             if known is not None and given.field(name).type != kind:
-                columns[name] = f"arrow_cast({expression}, '{known}')"
+                columns[name] = f"arrow_cast(\n{expression}\n, '{known}')"  # it may end in a comment
         return columns
 
     def operation(

@@ -5,23 +5,24 @@ Which files those are is Lance's to say; which versions, the policy's.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import lance
 
 from relance.catalog.context import Context
+from relance.catalog.layout import list_manifests
 from relance.identifiers import TableId
 from relance.lance_io import lance_errors
+from relance.operations.cleaning.clones import OR_SKIP, files_of_clones, find_clones
 from relance.operations.cleaning.policy import DEFAULT_AGE, CleanupPolicy, Version
+from relance.operations.cleaning.retired_files import NO_VERSION_IS_SO_OLD, plan_removal
 from relance.operations.managed_versions import synchronise, version_keeper
 from relance.operations.targets import Target, open_for_writing
 from relance.storage.links import require_no_links
-
-NO_VERSION_IS_SO_OLD = timedelta(days=365 * 1000)
-"""Has Lance remove no version, only files that were never committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +42,67 @@ class RemovalStats:
 
 
 def cleanup_old_versions(
-    context: Context, table_id: TableId, policy: CleanupPolicy, *, dry_run: bool
+    context: Context,
+    table_id: TableId,
+    policy: CleanupPolicy,
+    *,
+    dry_run: bool,
+    look_for_clones: bool = True,
 ) -> RemovalStats:
     """Remove the versions that the policy lets go, and files that were never committed.
 
+    Files that a shallow clone in the root reads stay.
+
     Raises:
         TableNotFoundError: there is no such table, or it has no version.
-        InvalidTableStateError: a version that is to go is tagged.
+        InvalidTableStateError: a version that is to go is tagged, or a table cannot be read that may be a
+            clone of this one.
     """
     policy = with_rule(policy, context.clock.now())
     target = open_for_writing(context, table_id.parts)
     with lance_errors(f"table id '{table_id}'", target.options):
         chosen = policy.choose(dated(target.dataset.versions()), tags_of(target.dataset))
-    return clean(context, target, chosen, policy, dry_run=dry_run)
+    require_no_links(context.storage, target.found.directory)
+    told = _cleaned(context, target, chosen, policy, dry_run=True)
+    # A clone has versions and transactions of its own.
+    if look_for_clones and told.data_files + told.deletion_files + told.index_files:
+        directory = target.found.directory
+        clones = find_clones(context, besides=[directory], or_else=OR_SKIP)
+        cloned = files_of_clones(context, clones, directory)
+        if cloned:
+            return _clean_around(context, target, chosen, policy, cloned, dry_run=dry_run)
+    return told if dry_run else _cleaned(context, target, chosen, policy, dry_run=False)
+
+
+def _clean_around(
+    context: Context,
+    target: Target,
+    chosen: list[int],
+    policy: CleanupPolicy,
+    cloned: frozenset[str],
+    *,
+    dry_run: bool,
+) -> RemovalStats:
+    """Remove the chosen versions, and the files that Lance lets go and no clone reads."""
+    listed = list_manifests(context.storage, target.found.directory, None)
+    removal = plan_removal(context, target, chosen, policy, cloned, listed)
+    if removal is None:
+        return RemovalStats(versions=tuple(chosen), dry_run=dry_run)
+    if not dry_run:
+        for task in removal.tasks:
+            task.run(context)
+        forget_versions(context, target.found.table_id)
+    kinds = Counter(each.kind for each in removal.files)
+    return RemovalStats(
+        bytes_removed=sum(each.size for each in removal.files),
+        old_versions=kinds["manifest"],
+        data_files=kinds["data"],
+        deletion_files=kinds["deletion"],
+        index_files=kinds["index"],
+        transaction_files=kinds["transaction"],
+        versions=tuple(chosen),
+        dry_run=dry_run,
+    )
 
 
 def with_rule(policy: CleanupPolicy, now: datetime) -> CleanupPolicy:
@@ -70,6 +119,12 @@ def clean(
         InvalidTableStateError: there is a link below the table's directory; nothing was removed.
     """
     require_no_links(context.storage, target.found.directory)
+    return _cleaned(context, target, chosen, policy, dry_run=dry_run)
+
+
+def _cleaned(
+    context: Context, target: Target, chosen: list[int], policy: CleanupPolicy, *, dry_run: bool
+) -> RemovalStats:
     with lance_errors(f"table id '{target.found.table_id}'", target.options):
         stats = _clean(target.dataset, chosen, policy, dry_run=dry_run)
     if chosen and not dry_run:

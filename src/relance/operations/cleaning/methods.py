@@ -29,16 +29,20 @@ class CleaningMethods:
         error_if_tagged_old_versions: bool | None = None,
         *,
         dry_run: bool = False,
+        look_for_clones: bool = True,
     ) -> RemovalStats:
         """Remove versions older than `older_than` (14 days by default) and the files only they need.
 
         The latest and tagged versions are kept. A tagged version of that age is an error, unless
         `error_if_tagged_old_versions` is false; files that no version refers to are kept for seven days,
-        unless `delete_unverified` is true. Other rules are in `cleanup_with_policy`.
+        unless `delete_unverified` is true. Files that shallow clones in the root read are kept, too;
+        `look_for_clones=False` spares the search in a root without clones. Other rules are in
+        `cleanup_with_policy`.
 
         Raises:
             TableNotFoundError: there is no such table, or it has no versions.
-            InvalidTableStateError: a version to be removed is tagged.
+            InvalidTableStateError: a version to be removed is tagged, or a table that may be a clone of this
+                one cannot be read.
             InvalidInputError: `older_than` is not a duration.
         """
         policy = CleanupPolicy(
@@ -46,19 +50,25 @@ class CleaningMethods:
             delete_unverified=bool(delete_unverified),
             error_if_tagged_old_versions=error_if_tagged_old_versions is not False,
         )
-        return self.cleanup_with_policy(id, policy, dry_run=dry_run)
+        return self.cleanup_with_policy(id, policy, dry_run=dry_run, look_for_clones=look_for_clones)
 
-    def cleanup_with_policy(self, id: Id, policy: CleanupPolicy, *, dry_run: bool = False) -> RemovalStats:
+    def cleanup_with_policy(
+        self, id: Id, policy: CleanupPolicy, *, dry_run: bool = False, look_for_clones: bool = True
+    ) -> RemovalStats:
         """Remove the versions that every rule of the policy lets go, and the files only they need.
 
-        Without any rule, those older than 14 days. The latest and tagged versions are kept.
+        Without any rule, those older than 14 days. The latest and tagged versions are kept, and so are files
+        that shallow clones in the root read.
 
         Raises:
             TableNotFoundError: there is no such table, or it has no versions.
-            InvalidTableStateError: a version to be removed is tagged.
+            InvalidTableStateError: a version to be removed is tagged, or a table that may be a clone of this
+                one cannot be read.
         """
         table_id = table_id_of(self._context, id)
-        return cleanup.cleanup_old_versions(self._context, table_id, policy, dry_run=dry_run)
+        return cleanup.cleanup_old_versions(
+            self._context, table_id, policy, dry_run=dry_run, look_for_clones=look_for_clones
+        )
 
     def get_auto_cleanup(self, id: Id) -> AutoCleanup | None:
         """Return the automatic cleanup that commits to the table perform, or None if it is off."""

@@ -15,13 +15,15 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.branch_contents import BranchContents
 
-from relance.catalog.context import Context
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.resolve import find_table
 from relance.errors import (
     InvalidInputError,
     InvalidTableStateError,
     TableBranchAlreadyExistsError,
     TableBranchNotFoundError,
 )
+from relance.operations.cleaning.clones import clone_of_branch
 from relance.operations.paging import page_of
 from relance.operations.table.opening import reading
 from relance.operations.table.ref_files import is_gone, read_refs
@@ -90,7 +92,8 @@ def delete_table_branch(context: Context, request: DeleteTableBranchRequest) -> 
 
     Raises:
         TableBranchNotFoundError: there is no such branch.
-        InvalidTableStateError: tags or other branches build on it.
+        InvalidTableStateError: tags, other branches or shallow clones build on it, or a table that may be
+            such a clone cannot be read.
         InvalidInputError: it is main, which stays.
     """
     if request.name == "main":
@@ -98,6 +101,13 @@ def delete_table_branch(context: Context, request: DeleteTableBranchRequest) -> 
     with reading(context, request.id) as dataset:
         if request.name not in read_refs(dataset.branches.list):
             raise TableBranchNotFoundError(f"'{request.name}'")
+        directory = find_table(context, table_id_of(context, request.id)).directory
+        clone = clone_of_branch(context, directory, request.name)
+        if clone is not None:
+            raise InvalidTableStateError(
+                f"the shallow clone at '{clone}' reads files of branch '{request.name}': "
+                "drop and purge the clone first"
+            )
         try:
             dataset.branches.delete(request.name)
         except (OSError, ValueError) as cause:

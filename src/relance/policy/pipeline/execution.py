@@ -18,7 +18,7 @@ from relance.errors import RelanceError
 from relance.maintenance.execute import Progress, Run
 from relance.maintenance.maintain import Choice
 from relance.maintenance.work import CatalogRef, Effect, Result
-from relance.policy.actions import Kind
+from relance.policy.actions import AnyKind, Kind
 from relance.policy.pipeline.after import seen_after
 from relance.policy.pipeline.history_rows import RunHead
 from relance.policy.pipeline.lease import Lease
@@ -49,7 +49,7 @@ class Execution:
     resumed: bool = False
     sleep: Callable[[float], None] = time.sleep
     _records: dict[int, ActionRecord] = field(default_factory=dict)
-    _failed: dict[Subject, Kind] = field(default_factory=dict)
+    _failed: dict[Subject, AnyKind] = field(default_factory=dict)
 
     def run(self) -> RunRecord:
         """Do all steps that are not in the history, and return what became of all."""
@@ -114,7 +114,7 @@ class Execution:
         return done
 
     def _results(
-        self, kind: Kind, wanted: Mapping[tuple[str, ...], Step]
+        self, kind: AnyKind, wanted: Mapping[tuple[str, ...], Step]
     ) -> Iterator[tuple[Result, datetime]]:
         if not wanted:
             return

@@ -27,6 +27,7 @@ from relance.errors import RelanceError, TableNotFoundError
 from relance.identifiers import DELIMITER, TableId
 from relance.lance_io import lance_errors, open_at
 from relance.maintenance.execute import Progress
+from relance.maintenance.layout.fragment_figures import deleted_share
 from relance.maintenance.layout.index_refresh import lags_of
 from relance.maintenance.runner import Runner, open_catalog, slices_of
 from relance.maintenance.work import CatalogRef
@@ -236,6 +237,7 @@ def _measured(context: Context, directory: str, dataset: lance.LanceDataset, kno
         rows=summary.get("total_rows"),
         deleted_rows=summary.get("total_deletion_file_rows"),
         fragments=summary.get("total_fragments"),
+        fragment_deleted_ratio=_most_deleted(dataset, summary.get("total_deletion_file_rows")),
         bytes=summary.get("total_files_size"),
         versions=len(manifests),
         oldest_version_at=_oldest(manifests, last_write),
@@ -251,6 +253,12 @@ def _oldest(manifests: Sequence[ManifestFile], last_write: datetime) -> datetime
     if len(manifests) < 2 or manifests[0].info.modified is None:
         return last_write
     return min(manifests[0].info.modified, last_write)
+
+
+def _most_deleted(dataset: lance.LanceDataset, deleted_rows: int | None) -> float:
+    if deleted_rows == 0:
+        return 0.0  # spares a look at each of what may be many fragments
+    return max((deleted_share(each.metadata) for each in dataset.get_fragments()), default=0.0)
 
 
 def _lag(dataset: lance.LanceDataset) -> int | None:

@@ -12,9 +12,17 @@ import pyarrow as pa
 
 from relance.identifiers import DELIMITER
 from relance.maintenance.work import Effect, Estimate, Figures
-from relance.policy.actions import Action, Kind
+from relance.policy.actions import Action, Kind, Unknown, known_or_text
 from relance.policy.codec import decode, dumps, encode
-from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
+from relance.policy.records import (
+    ActionRecord,
+    MoreDropped,
+    Outcome,
+    RunRecord,
+    RunState,
+    TableChange,
+    Totals,
+)
 
 FORMAT = "1"
 
@@ -79,7 +87,7 @@ class RunEntry:
     """One run of the past."""
 
     head: RunHead
-    state: RunState
+    state: RunState | Unknown
     started_at: datetime
     ended_at: datetime | None
     message: str = ""
@@ -130,7 +138,7 @@ def action_row(head: RunHead, number: int, record: ActionRecord, now: datetime) 
 def record_of(row: Mapping[str, Any]) -> ActionRecord:
     """Return the action of a row."""
     action = Action(
-        kind=Kind(row["kind"]),
+        kind=known_or_text(Kind, row["kind"]),
         table=tuple(row["table"].split(DELIMITER)) if row["table"] else (),
         rule=row["rule"],
         why=row["why"],
@@ -150,7 +158,7 @@ def record_of(row: Mapping[str, Any]) -> ActionRecord:
         )
     return ActionRecord(
         action,
-        Outcome(row["outcome"]),
+        known_or_text(Outcome, row["outcome"]),
         planned,
         effect,
         row["error"],
@@ -163,7 +171,7 @@ def run_entry(row: Mapping[str, Any]) -> RunEntry:
     """Return the run of a row."""
     return RunEntry(
         head_of(row),
-        RunState(row["state"]),
+        known_or_text(RunState, row["state"]),
         row["started_at"].astimezone(UTC),
         None if row["ended_at"] is None else row["ended_at"].astimezone(UTC),
         row["error"] or "",
@@ -198,9 +206,17 @@ def past_run(row: Mapping[str, Any], actions: Mapping[int, ActionRecord], *, roo
         actions=tuple(actions[number] for number in sorted(actions)),
         changes=tuple(decode(TableChange, each, "changes") for each in detail.get("changes", ())),
         message=entry.message,
+        more_dropped=decode(MoreDropped, detail.get("more_dropped", {}), "more_dropped"),
     )
 
 
 def _detail(record: RunRecord) -> str:
     after = None if record.after is None else encode(record.after)
-    return dumps({"before": encode(record.before), "after": after, "changes": encode(record.changes)})
+    return dumps(
+        {
+            "before": encode(record.before),
+            "after": after,
+            "changes": encode(record.changes),
+            "more_dropped": encode(record.more_dropped),
+        }
+    )

@@ -19,7 +19,7 @@ from relance.maintenance import (
 )
 from relance.maintenance.work import Job
 from relance.operations.cleaning.policy import CleanupPolicy
-from relance.policy.actions import Action, Kind
+from relance.policy.actions import Action, AnyKind, Kind
 from relance.policy.pipeline.catalog_jobs import SetDropTtl, SetProtection
 
 
@@ -29,7 +29,6 @@ class Around:
 
     run: str
     """The same for actions that share what they found out, and for a run that is resumed."""
-    now: datetime
     version: int | None = None
     """The latest of the table when the action was planned."""
 
@@ -83,6 +82,8 @@ def _clean_up(settings: dict[str, Any], around: Around) -> Job:
         allow_young=bool(known.get("allow_young", False)),
         look_for_clones=not known.get("ignore_clones", False),
         as_of=around.version,
+        # The plan has seen to the minimum age, by the clock of the driver.
+        is_pinned=True,
         run=around.run,
     )
 
@@ -93,9 +94,8 @@ def _purge(settings: dict[str, Any], around: Around) -> Job:
 
 def _remove_orphans(settings: dict[str, Any], around: Around) -> Job:
     known = _known(settings, "before", "allow_young", "with_versions", "rate_limit")
-    before = known.pop("before", None)
-    if before is not None:
-        known["older_than"] = around.now - datetime.fromisoformat(before)
+    if (before := known.pop("before", None)) is not None:
+        known["before"] = datetime.fromisoformat(before)
     return RemoveOrphans(**known)
 
 
@@ -113,7 +113,7 @@ def _known(settings: dict[str, Any], *names: str) -> dict[str, Any]:
     return settings
 
 
-_JOBS: dict[Kind, Callable[[dict[str, Any], Around], Job]] = {
+_JOBS: dict[AnyKind, Callable[[dict[str, Any], Around], Job]] = {
     Kind.PROTECT: _protect,
     Kind.DROP_TTL: _drop_ttl,
     Kind.DELETE_ROWS: _delete_rows,

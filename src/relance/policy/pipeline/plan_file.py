@@ -16,6 +16,7 @@ from relance.errors import (
 )
 from relance.foreign_json import parse_json
 from relance.locations import POLICY_DIRECTORY, parse_root
+from relance.policy.actions import Unknown
 from relance.policy.codec import decode, digest, dumps, encode
 from relance.policy.pipeline.planning import RunPlan
 from relance.storage.readback import create_once
@@ -56,7 +57,14 @@ def decode_plan(data: bytes, *, what: str) -> RunPlan:
         )
     if digest(dumps(found.get("plan"))) != found.get("hash"):
         raise InvalidInputError(f"{what} was modified after it was saved; re-plan")
-    return decode(RunPlan, found["plan"], "plan")
+    plan = decode(RunPlan, found["plan"], "plan")
+    for step in plan.steps:
+        if isinstance(step.action.kind, Unknown):
+            raise InvalidInputError(
+                f"{what} has the action kind '{step.action.kind}', which this release does not support; "
+                "run it with the release that made it, or re-plan"
+            )
+    return plan
 
 
 def save_plan(plan: RunPlan, file: str | os.PathLike[str]) -> None:

@@ -11,8 +11,8 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from relance.amounts import plural
 from relance.catalog.context import table_id_of
@@ -21,18 +21,21 @@ from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
 from relance.maintenance.runner import Runner, open_catalog
 from relance.maintenance.work import CatalogRef, Result
 from relance.namespace import DirectoryNamespace
-from relance.policy.actions import Action, Kind
-from relance.policy.codec import digest
+from relance.policy.actions import Action, AnyKind, Kind
+from relance.policy.codec import digest, dumps, encode
 from relance.policy.evaluate import Decision, decisions, evaluate_root
-from relance.policy.facts import TableFacts, TableState
+from relance.policy.facts import TableFacts, TableState, expiry_order
 from relance.policy.model import Policy
 from relance.policy.pipeline.gather import added, gather
 from relance.policy.pipeline.moved import Seen
 from relance.policy.pipeline.steps import TOGETHER, Step, StepsJob, earlier_kinds, finds_nothing, in_order
-from relance.policy.records import Outcome, RunRecord, RunState, TableChange, Totals
+from relance.policy.records import MoreDropped, Outcome, RunRecord, RunState, TableChange, Totals
 
 DELETING = (Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS)
 """Kinds whose bytes are gone for good."""
+
+_KEPT_DROPPED = 20
+"""Dropped tables without an action that a plan keeps: as many as a report shows."""
 
 _SHOWN = 5
 """Tables that a message names."""
@@ -55,11 +58,12 @@ class RunPlan:
     before: Totals
     steps: tuple[Step, ...]
     tables: tuple[TableFacts, ...]
-    """Only tables with an action, and all that are dropped; without their columns."""
+    """Only tables with an action, and the dropped tables that expire first; without their columns."""
     ended_at: datetime | None = None
     message: str = ""
     began_at: datetime | None = None
     """When it was begun to run, which may be long after it was made."""
+    more_dropped: MoreDropped = field(default_factory=MoreDropped)
 
     @property
     def record(self) -> RunRecord:
@@ -78,6 +82,7 @@ class RunPlan:
             actions=tuple(each.record for each in self.steps),
             changes=tuple(TableChange(each) for each in self.tables),
             message=self.message,
+            more_dropped=self.more_dropped,
         )
 
 
@@ -101,10 +106,43 @@ def plan(
         InvalidInputError: an id or the engine cannot be used.
     """
     reference = ref_of(catalog)
+    run = new_run(open_catalog(reference).clock.now())
+    return plan_of_run(
+        reference,
+        policy,
+        run=run,
+        only=only,
+        kinds=kinds,
+        engine=engine,
+        spark=spark,
+        actor=actor,
+        progress=progress,
+    )
+
+
+def plan_of_run(
+    reference: CatalogRef,
+    policy: Policy,
+    *,
+    run: str,
+    only: Sequence[Sequence[str]] | None,
+    kinds: Iterable[Kind] | None,
+    engine: Engine | str,
+    spark: Runner | None,
+    actor: str | None,
+    progress: Report | None,
+) -> RunPlan:
+    """Return a plan under the name of a run that may hold the lake already.
+
+    Raises:
+        InvalidInputError: an id or the engine cannot be used.
+    """
     context = open_catalog(reference)
     chosen = None if only is None else {tuple(table_id_of(context, each).parts) for each in only}
     now = context.clock.now()
-    gathering = _Gathering(policy, now, None if kinds is None else frozenset(kinds))
+    gathering = _Gathering(
+        policy, now, context.timing.clock_skew, None if kinds is None else frozenset(kinds)
+    )
     choice = choose(parse_engine(engine), spark, tables=_about(chosen))
     for each in gather(
         reference, choice.near, only=None if chosen is None else chosen.__contains__, progress=progress
@@ -112,13 +150,14 @@ def plan(
         gathering.add(each.facts, each.directory)
     if chosen is None:
         gathering.take(evaluate_root(policy, now), Seen())
-    run = new_run(now)
     steps = _dry_runs(reference, choice, run, in_order(gathering.actions), progress)
     steps += tuple(
         _refused(number, *each)
         for number, each in enumerate(sorted(gathering.refused, key=_by_table), len(steps))
     )
     over = _why_over(policy, steps)
+    waiting, more = _first_to_expire(gathering.waiting, now)
+    tables = sorted([*gathering.tables, *waiting], key=lambda each: (each.table, each.deletion_id or ""))
     return RunPlan(
         run=run,
         root=context.root.uri,
@@ -130,10 +169,19 @@ def plan(
         engine=choice.why,
         before=gathering.totals,
         steps=steps,
-        tables=tuple(sorted(gathering.tables, key=lambda each: (each.table, each.deletion_id or ""))),
+        tables=tuple(tables),
         ended_at=context.clock.now(),
         message=over or gathering.message,
+        more_dropped=more,
     )
+
+
+def _first_to_expire(waiting: Sequence[TableFacts], now: datetime) -> tuple[list[TableFacts], MoreDropped]:
+    """Return the dropped tables to keep of those without an action, and the count of the others."""
+    queue = sorted(waiting, key=expiry_order)
+    rest = queue[_KEPT_DROPPED:]
+    due = sum(each.purge_after is not None and each.purge_after <= now for each in rest)
+    return queue[:_KEPT_DROPPED], MoreDropped(len(rest), due)
 
 
 def _about(chosen: set[tuple[str, ...]] | None) -> int:
@@ -144,34 +192,41 @@ def _about(chosen: set[tuple[str, ...]] | None) -> int:
 class _Gathering:
     """Takes facts as they come, and keeps what actions need."""
 
-    def __init__(self, policy: Policy, now: datetime, kinds: frozenset[Kind] | None) -> None:
+    def __init__(
+        self, policy: Policy, now: datetime, clock_skew: timedelta, kinds: frozenset[Kind] | None
+    ) -> None:
         self._policy = policy
         self._now = now
+        self._clock_skew = clock_skew
         self._kinds = kinds
         self.totals = Totals()
         self.actions: list[tuple[Action, Seen]] = []
         self.refused: list[tuple[tuple[str, ...], Decision]] = []
         self.tables: list[TableFacts] = []
+        self.waiting: list[TableFacts] = []
+        """Dropped tables without an action."""
         self._unreadable: list[str] = []
 
     def add(self, facts: TableFacts, directory: str) -> None:
         self.totals = added(self.totals, facts)
         if facts.error is not None:
             self._unreadable.append(".".join(facts.table))
-        decided = decisions(self._policy, facts, self._now)
+        decided = decisions(self._policy, facts, self._now, clock_skew=self._clock_skew)
         actions = [each.action for each in decided if each.action is not None]
         wanted = self.take(actions, Seen(directory, facts.version))
         refused = [each for each in decided if each.refused and self._wants(each.kind)]
         self.refused += [(facts.table, each) for each in refused]
-        if wanted or refused or facts.state is TableState.DROPPED:
+        if wanted or refused:
             self.tables.append(replace(facts, columns=()))
+        elif facts.state is TableState.DROPPED:
+            self.waiting.append(replace(facts, columns=()))
 
     def take(self, actions: Iterable[Action], seen: Seen) -> bool:
         chosen = [each for each in actions if self._wants(each.kind)]
         self.actions += [(each, seen) for each in chosen]
         return bool(chosen)
 
-    def _wants(self, kind: Kind) -> bool:
+    def _wants(self, kind: AnyKind) -> bool:
         return self._kinds is None or kind in self._kinds
 
     @property
@@ -230,8 +285,8 @@ def _seen_by(step: Step, result: Result) -> Step:
 
 def _related(steps: Sequence[Step]) -> tuple[Step, ...]:
     """Say which steps follow from others, and leave out what comes after one that failed."""
-    planned: dict[tuple[str, ...], list[Kind]] = {}
-    failed: dict[object, Kind] = {}
+    planned: dict[tuple[str, ...], list[AnyKind]] = {}
+    failed: dict[object, AnyKind] = {}
     related: list[Step] = []
     for step in steps:
         if step.outcome is Outcome.PLANNED and step.subject in failed:
@@ -245,7 +300,7 @@ def _related(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(related)
 
 
-def after_failure(step: Step, failed: Kind) -> Step:
+def after_failure(step: Step, failed: AnyKind) -> Step:
     """Return a step that is not done because an earlier one of its table failed."""
     return replace(step, outcome=Outcome.SKIPPED, error=f"{failed} failed on the same table")
 
@@ -279,7 +334,8 @@ def new_run(now: datetime) -> str:
 
 def policy_hash(policy: Policy) -> str:
     """Return what tells what a policy says from what others say, whatever the file looks like."""
-    return digest(repr((policy.rules, policy.limits)))
+    rules = [replace(rule, line=0) for rule in policy.rules]  # a comment moves the lines below it
+    return digest(dumps(encode([rules, policy.limits])))
 
 
 def this_actor() -> str:

@@ -20,7 +20,7 @@ from relance.policy.pipeline.history_rows import RunHead
 from relance.policy.pipeline.lease import Holder, held, holder_of
 from relance.policy.pipeline.past_runs import History
 from relance.policy.pipeline.plan_file import begin, begun, end, require_root
-from relance.policy.pipeline.planning import Report, RunPlan, new_run, plan, ref_of, this_actor
+from relance.policy.pipeline.planning import Report, RunPlan, new_run, plan_of_run, ref_of, this_actor
 from relance.policy.records import Outcome, RunRecord, RunState
 
 _SHOWN = 5
@@ -53,10 +53,12 @@ def run_policy(
     reference = ref_of(catalog)
     context = open_catalog(reference)
     who = actor or this_actor()
-    with held(context, new_run(context.clock.now()), who, wait=wait) as lease:
-        made = plan(
+    name = new_run(context.clock.now())
+    with held(context, name, who, wait=wait) as lease:
+        made = plan_of_run(
             reference,
             policy,
+            run=name,
             only=only,
             kinds=kinds,
             engine=engine,

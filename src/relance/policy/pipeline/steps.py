@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from relance.catalog.context import Context
 from relance.maintenance.work import Effect, Estimate, TablePlan
-from relance.policy.actions import Action, Kind
+from relance.policy.actions import Action, AnyKind, Kind
 from relance.policy.pipeline.jobs import Around, job_of
 from relance.policy.pipeline.moved import Seen, check_unmoved, is_gone
 from relance.policy.records import ActionRecord, Outcome
@@ -84,13 +84,13 @@ class StepsJob:
                 return None
             if action.kind is Kind.PURGE and is_gone(context, action):
                 return None
-        around = Around(self.run, context.clock.now(), step.seen.version)
+        around = Around(self.run, step.seen.version)
         return job_of(action, around).plan(context, action.table)
 
 
 def in_order(actions: Sequence[tuple[Action, Seen]]) -> list[Step]:
     """Return the steps of a plan in the order in which they are done: by kind, then by table."""
-    kinds = {kind: number for number, kind in enumerate(Kind)}
+    kinds: dict[AnyKind, int] = {kind: number for number, kind in enumerate(Kind)}
 
     def place(each: tuple[Action, Seen]) -> tuple[int, tuple[str, ...], str]:
         return kinds[each[0].kind], each[0].table, str(each[0].settings.get("deletion_id", ""))
@@ -114,17 +114,18 @@ def chunks_of(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield chunk
 
 
-def earlier_kinds(step: Step, planned: Mapping[tuple[str, ...], Sequence[Kind]]) -> tuple[Kind, ...]:
+def earlier_kinds(step: Step, planned: Mapping[tuple[str, ...], Sequence[AnyKind]]) -> tuple[Kind, ...]:
     """Return which planned kinds change first what a step works on; `planned` is by table."""
     if step.action.kind is Kind.MAINTAIN_MANIFEST:
         found = {kind for kinds in planned.values() for kind in kinds}
         return tuple(kind for kind in _IN_MANIFEST if kind in found)
     if step.action.kind not in _CHANGING:
         return ()
-    return tuple(kind for kind in planned.get(step.action.table, ()) if kind in _CHANGING)
+    earlier = planned.get(step.action.table, ())
+    return tuple(kind for kind in _CHANGING if kind in earlier)
 
 
-def finds_nothing(kind: Kind, found: Estimate | None) -> bool:
+def finds_nothing(kind: AnyKind, found: Estimate | None) -> bool:
     """Tell whether a dry run shows that there is nothing to do."""
     if found is None:
         return True
@@ -136,7 +137,7 @@ def finds_nothing(kind: Kind, found: Estimate | None) -> bool:
     return False
 
 
-def did_nothing(kind: Kind, effect: Effect | None) -> bool:
+def did_nothing(kind: AnyKind, effect: Effect | None) -> bool:
     """Tell whether there turned out to be nothing to do."""
     if effect is None:
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relance import amounts
+from relance.policy.actions import Unknown
 from relance.policy.records import Outcome, RunRecord, RunState
 from relance.policy.report.figures import figures
 from relance.policy.report.markup import Markup, element, joined, shortened
@@ -13,7 +14,7 @@ from relance.policy.report.tables import actions_table, kinds_table, totals_tabl
 # A frame would be no danger, but nothing here needs one either.
 _ALLOWED = f"default-src 'none'; style-src {STYLE_SOURCE}; img-src data:; base-uri 'none'; form-action 'none'"
 
-_STATES = {
+_STATES: dict[RunState | Unknown, str] = {
     RunState.PLANNED: "○ dry run",
     RunState.RUNNING: "… in progress or interrupted",
     RunState.DONE: "✓ done",
@@ -50,7 +51,11 @@ def _header(record: RunRecord, found: Summary) -> Markup:
         element("h1", shortened(record.policy, 300)),
         element(
             "p",
-            element("span", _STATES[record.state], class_=f"state {record.state.value}"),
+            element(
+                "span",
+                _STATES.get(record.state, f"? {record.state.value}"),
+                class_=f"state {record.state.value}",
+            ),
             f" · {amounts.instant(record.started_at)} · {shortened(record.root, 300)}",
         ),
         element("p", found.headline, class_="lead"),

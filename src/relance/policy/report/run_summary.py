@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from relance import amounts
 from relance.identifiers import format_id
-from relance.policy.actions import Kind
+from relance.policy.actions import AnyKind, Kind, Unknown
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, Totals
 
 FREES = frozenset({Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS, Kind.MAINTAIN_MANIFEST})
 """Kinds whose bytes are bytes that go; those that others estimate are read or written again."""
 
-KIND_NAMES = {
+KIND_NAMES: dict[AnyKind, str] = {
     Kind.PROTECT: "protect",
     Kind.DROP_TTL: "set drop TTL",
     Kind.DELETE_ROWS: "delete rows",
@@ -31,7 +31,7 @@ KIND_NAMES = {
 class KindFigures:
     """All actions of one kind together; of a dry run, what they would do."""
 
-    kind: Kind
+    kind: AnyKind
     actions: int
     tables: int
     """Different ones; the root counts as one."""
@@ -134,10 +134,21 @@ def name_of(table: tuple[str, ...]) -> str:
 def kinds_of(record: RunRecord) -> tuple[KindFigures, ...]:
     """Return the figures of each kind with an action, in the order in which they are done."""
     would = is_planned_only(record)
-    by_kind: dict[Kind, list[ActionRecord]] = {}
+    by_kind: dict[AnyKind, list[ActionRecord]] = {}
     for each in record.actions:
         by_kind.setdefault(each.action.kind, []).append(each)
-    return tuple(_figures(kind, by_kind[kind], would=would) for kind in Kind if kind in by_kind)
+    return tuple(_figures(kind, by_kind[kind], would=would) for kind in _in_order(by_kind))
+
+
+def _in_order(kinds: Collection[AnyKind]) -> Iterator[AnyKind]:
+    """Yield the kinds in the order in which they are done, then those of a newer release by name."""
+    yield from (kind for kind in Kind if kind in kinds)
+    yield from sorted(kind for kind in kinds if isinstance(kind, Unknown))
+
+
+def kind_name(kind: AnyKind) -> str:
+    """Return what reports call a kind of action; one of a newer release by its own name."""
+    return KIND_NAMES.get(kind, kind.value)
 
 
 def freed_bytes(each: ActionRecord, *, would: bool) -> int:
@@ -147,7 +158,7 @@ def freed_bytes(each: ActionRecord, *, would: bool) -> int:
     return each.planned.bytes if each.planned and each.action.kind in FREES else 0
 
 
-def _figures(kind: Kind, records: list[ActionRecord], *, would: bool) -> KindFigures:
+def _figures(kind: AnyKind, records: list[ActionRecord], *, would: bool) -> KindFigures:
     found = [each.planned if would else each.effect for each in records]
     outcomes = [each.outcome for each in records]
     rewritten = (
@@ -241,7 +252,7 @@ def _shown(line: TotalLine, figure: int) -> str:
 
 
 def _kind_cells(each: KindFigures, *, planned_only: bool) -> tuple[str, ...]:
-    first = (KIND_NAMES[each.kind], *map(amounts.short_count, (each.tables, each.rows, each.files)))
+    first = (kind_name(each.kind), *map(amounts.short_count, (each.tables, each.rows, each.files)))
     if planned_only:
         return (*first, amounts.in_bytes(each.bytes), amounts.in_bytes(each.rewritten))
     failed, took = amounts.short_count(each.failed), amounts.duration(each.duration)
@@ -249,7 +260,7 @@ def _kind_cells(each: KindFigures, *, planned_only: bool) -> tuple[str, ...]:
 
 
 def _failure_line(each: ActionRecord) -> str:
-    what = f"{KIND_NAMES[each.action.kind]} {name_of(each.action.table)}"
+    what = f"{kind_name(each.action.kind)} {name_of(each.action.table)}"
     return f"failed: {what}: {each.error or 'no reason given'}"
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from relance import amounts
-from relance.policy.facts import TableFacts, TableState
-from relance.policy.records import RunRecord
-from relance.policy.report.run_summary import KIND_NAMES, kinds_of, name_of
+from relance.policy.actions import Kind
+from relance.policy.facts import TableFacts, TableState, expiry_order
+from relance.policy.records import MoreDropped, RunRecord
+from relance.policy.report.run_summary import kind_name, kinds_of, name_of
 
 TOP = 20
 """How many tables a plot names; the rest is told in a sentence."""
@@ -81,8 +82,7 @@ def freed_by_kind(record: RunRecord) -> Chosen:
     kinds = [each for each in kinds_of(record) if each.bytes]
     return Chosen(
         tuple(
-            Bar(KIND_NAMES[each.kind], each.bytes, note=amounts.plural(each.tables, "table"))
-            for each in kinds
+            Bar(kind_name(each.kind), each.bytes, note=amounts.plural(each.tables, "table")) for each in kinds
         )
     )
 
@@ -112,14 +112,22 @@ def pending_purges(record: RunRecord) -> Queue:
     now = record.ended_at or record.started_at
     last = [each.after if record.after is not None else each.before for each in record.changes]
     dropped = [facts for facts in last if facts is not None and facts.state is TableState.DROPPED]
-    dropped.sort(key=lambda facts: (facts.purge_after is None, facts.purge_after or now, facts.table))
+    dropped.sort(key=expiry_order)
     shown = tuple(
         Waiting(name_of(facts.table), facts.dropped_at, facts.purge_after) for facts in dropped[:TOP]
     )
     rest = dropped[TOP:]
+    count = len(rest) + record.more_dropped.tables
     due = sum(1 for facts in rest if facts.purge_after is not None and facts.purge_after <= now)
-    told = f"{amounts.plural(len(rest), 'more dropped table')} waiting; {due:,} of them are due now."
-    return Queue(now, shown, told if rest else "")
+    return Queue(now, shown, _rest_waiting(count, due, record.more_dropped) if count else "")
+
+
+def _rest_waiting(count: int, due: int, counted: MoreDropped) -> str:
+    waiting, due = f"{amounts.plural(count, 'more dropped table')} waiting", due + counted.due
+    if not counted.tables:
+        return f"{waiting}; {due:,} of them are due now."
+    # Since the plan counted them, others may have become due.
+    return f"{waiting}; at least {due:,} of them are due now." if due else f"{waiting}."
 
 
 def unreadable_tables(record: RunRecord) -> tuple[TableFacts, ...]:
@@ -129,10 +137,23 @@ def unreadable_tables(record: RunRecord) -> tuple[TableFacts, ...]:
 
 
 def _bars(record: RunRecord, figure: Callable[[TableFacts], float | None]) -> list[Bar]:
-    """Return a bar for each table whose figure is known; a table that is gone has 0 afterwards."""
+    """Return a bar for each table whose figure is known; a table that is gone has 0 afterwards.
+
+    Dropped tables that only wait have none: of many, the record has but the first.
+    """
     ended = record.after is not None
+    purged = {
+        (each.action.table, each.action.settings.get("deletion_id"))
+        for each in record.actions
+        if each.action.kind is Kind.PURGE
+    }
     bars = []
     for each in record.changes:
+        facts = each.before
+        if facts.state is TableState.DROPPED and purged.isdisjoint(
+            {(facts.table, facts.deletion_id), (facts.table, None)}
+        ):
+            continue
         before = figure(each.before)
         after = (figure(each.after) if each.after is not None else 0) if ended else None
         if before is not None and (after is not None or not ended):

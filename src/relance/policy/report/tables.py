@@ -10,14 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from relance import amounts
+from relance.policy.actions import Unknown
 from relance.policy.facts import TableFacts
 from relance.policy.records import ActionRecord, Outcome, RunRecord
 from relance.policy.report.markup import Markup, element, joined, shortened
 from relance.policy.report.run_summary import (
     FREES,
-    KIND_NAMES,
     Summary,
     is_planned_only,
+    kind_name,
     name_of,
 )
 from relance.policy.report.selection import unreadable_tables
@@ -29,13 +30,13 @@ MOST_UNREADABLE = 100
 _NAME_WIDTH = 300
 _TEXT_WIDTH = 600
 
-_ORDER = {
+_ORDER: dict[Outcome | Unknown, int] = {
     outcome: at
     for at, outcome in enumerate(
         (Outcome.FAILED, Outcome.SKIPPED, Outcome.DONE, Outcome.PLANNED, Outcome.NOTHING)
     )
 }
-_SIGNS = {
+_SIGNS: dict[Outcome | Unknown, str] = {
     Outcome.FAILED: "✗",
     Outcome.SKIPPED: "–",
     Outcome.DONE: "✓",
@@ -92,7 +93,7 @@ def kinds_table(found: Summary) -> Markup:
 def actions_table(record: RunRecord) -> Markup:
     """Return the actions, failed ones first, then those that were skipped; the rest is counted."""
     would = is_planned_only(record)
-    order = sorted(record.actions, key=lambda each: _ORDER[each.outcome])
+    order = sorted(record.actions, key=lambda each: _ORDER.get(each.outcome, 0))
     head = (("outcome", False), ("action", False), ("table", False), ("figures", False), ("took", True))
     failed = sum(each.outcome is Outcome.FAILED for each in order)
     most = max(MOST_ACTIONS, min(failed, MOST_FAILED))
@@ -130,11 +131,11 @@ def _action_row(each: ActionRecord, *, would: bool) -> Markup:
         "tr",
         element(
             "td",
-            f"{_SIGNS[each.outcome]} {each.outcome.value}",
+            f"{_SIGNS.get(each.outcome, '?')} {each.outcome.value}",
             role="cell",
             class_=f"outcome {each.outcome.name.lower()}",
         ),
-        element("td", KIND_NAMES[each.action.kind], role="cell", class_="kind"),
+        element("td", kind_name(each.action.kind), role="cell", class_="kind"),
         element(
             "th",
             element("div", name_cell(name_of(each.action.table)), class_="name"),

@@ -24,6 +24,11 @@ _PARALLEL = 3
 """Or as many as the store takes requests: more of them on a disk only hinder each other."""
 _AT_ONCE = 512
 _ATTEMPTS = 3
+OR_SKIP = ", or pass look_for_clones=False"
+"""What else whoever cleans a table can do about another one that cannot be read."""
+
+_OF_BRANCH = frozenset({"data", "_deletions", "_indices"})
+"""Folders of a branch with files that others can name."""
 _REMEMBERED_BYTES = 4 * 2**20
 """Of the tables that a run opened: some 800 small ones."""
 
@@ -48,7 +53,7 @@ class ClonesOfRun:
     def get(self, context: Context) -> list[Clone]:
         with self._lock:
             if self._found is None:
-                self._found = find_clones(context, session=self.session)
+                self._found = find_clones(context, session=self.session, or_else=OR_SKIP)
             return self._found
 
 
@@ -59,11 +64,16 @@ def clones_of_run(run: str, root: str) -> ClonesOfRun:
 
 
 def find_clones(
-    context: Context, *, besides: Collection[str] = (), session: lance.Session | None = None
+    context: Context,
+    *,
+    besides: Collection[str] = (),
+    session: lance.Session | None = None,
+    or_else: str = "",
 ) -> list[Clone]:
     """Open every table of the root, also dropped ones, and return those that read files of others.
 
-    `besides` are directories that are not looked at. A session keeps what was read of the others.
+    `besides` are directories that are not looked at. A session keeps what was read of the others. `or_else`
+    is added to what can be done about a table that cannot be read.
 
     Raises:
         InvalidTableStateError: a table cannot be read, so nobody can tell what it names.
@@ -73,7 +83,9 @@ def find_clones(
     with ThreadPoolExecutor(max(_PARALLEL, context.storage.requests_at_once)) as pool:
         # A part at a time: what waits for a thread takes more memory than a name.
         for start in range(0, len(directories), _AT_ONCE):
-            found = pool.map(partial(_look_at, context, session), directories[start : start + _AT_ONCE])
+            found = pool.map(
+                partial(_look_at, context, session, or_else), directories[start : start + _AT_ONCE]
+            )
             clones += [each for each in found if each is not None]
     return clones
 
@@ -91,7 +103,7 @@ def _directories(context: Context) -> Iterator[str]:
                 yield location
 
 
-def _look_at(context: Context, session: lance.Session | None, directory: str) -> Clone | None:
+def _look_at(context: Context, session: lance.Session | None, or_else: str, directory: str) -> Clone | None:
     for attempt in range(_ATTEMPTS):
         if not context.storage.which_exist([f"{directory}/{VERSIONS_DIRECTORY}/"]):
             return None  # not a table, or one that is being purged
@@ -104,7 +116,7 @@ def _look_at(context: Context, session: lance.Session | None, directory: str) ->
                 continue  # its files may be going under our hands
             raise InvalidTableStateError(
                 f"cannot read the table at '{directory}', which may be a shallow clone that uses files of "
-                "other tables: repair it, drop and purge it, or pass look_for_clones=False"
+                f"other tables: repair it, or drop and purge it{or_else}"
             ) from cause
         return Clone(directory, bases) if bases else None
     return None
@@ -142,6 +154,21 @@ def files_of_clones(context: Context, clones: list[Clone], directory: str) -> fr
             for batch in _open(context, clone.directory).tracked_files():
                 named.update(_below(context, directory, batch.to_pylist()))
     return frozenset(named)
+
+
+def clone_of_branch(context: Context, directory: str, branch: str) -> str | None:
+    """Return the directory of a clone that reads files of a branch; None when there is none.
+
+    Raises:
+        InvalidTableStateError: a table cannot be read, so nobody can tell what it names.
+    """
+    inside = f"{directory}/tree/{branch}"
+    for clone in find_clones(context, besides=[directory]):
+        named = files_of_clones(context, [clone], inside)
+        # What lies deeper is of a branch whose name begins with this one.
+        if any(path.partition("/")[0] in _OF_BRANCH for path in named):
+            return clone.directory
+    return None
 
 
 def _overlap(base: str, directory: str) -> bool:

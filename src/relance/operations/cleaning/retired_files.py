@@ -6,21 +6,37 @@ names; the next cleanup takes them when they are seven days old, as it takes any
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import lance
 
 from relance.catalog.context import Context
-from relance.catalog.layout import ManifestFile
+from relance.catalog.layout import ManifestFile, version_of
 from relance.catalog.resolve import find_table
-from relance.errors import ConcurrentModificationError, KeyNotFoundError, TableNotFoundError
+from relance.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    KeyNotFoundError,
+    TableNotFoundError,
+)
 from relance.identifiers import TableId
 from relance.lance_io import lance_errors, open_at
-from relance.maintenance.removal.pacing import paced
+from relance.operations.cleaning.pacing import paced
+from relance.operations.cleaning.policy import CleanupPolicy
 from relance.operations.targets import Target
 from relance.operations.version_requests import is_main
+
+NO_VERSION_IS_SO_OLD = timedelta(days=365 * 1000)
+"""Has Lance remove no version, only files that were never committed."""
+
+_PER_TASK = 5_000
+_TASKS_OF_A_RATE = 4
+"""So few share a rate: however many of them run at once, each has its part of it."""
+_SECONDS_PER_FILE = 0.002
+_ALL = 100_000_000
 
 Ref = tuple[str, str, int]
 """What keeps a version: `tag` or `branch`, its name, and the version of main that it names."""
@@ -184,3 +200,96 @@ class DeleteFiles:
         for batch in paced(files, self.rate, tasks=self.tasks):
             context.storage.delete_many(f"{self.retired.directory}/{path}" for path, _ in batch)
         return Removed(len(files), sum(each[1] for each in files), len(self.files) - len(files))
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A file that Lance lets go."""
+
+    path: str
+    """Relative to the table's directory."""
+    size: int
+    kind: str
+    """As Lance calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The files of a table that go, and the tasks that delete them."""
+
+    retired: RetiredVersions
+    files: tuple[OldFile, ...]
+    """The manifests among them."""
+    tasks: tuple[DeleteFiles, ...]
+    kept_for_clones: int
+
+
+def plan_removal(
+    context: Context,
+    target: Target,
+    chosen: Sequence[int],
+    policy: CleanupPolicy,
+    cloned: frozenset[str],
+    listed: Sequence[ManifestFile],
+) -> Removal | None:
+    """Have Lance name the files that go with the chosen versions, and cut up all but those of clones."""
+    with target.errors():
+        refs = named_by_refs(target.dataset)  # first: one that comes later is noticed
+    found = files_to_remove(context, target, chosen, policy)
+    files = tuple(each for each in found if each.kind == _MANIFEST or each.path not in cloned)
+    if not files:
+        return None
+    # The oldest first: what is left when it ends early has no gaps.
+    manifests = sorted((each for each in files if each.kind == _MANIFEST), key=_version_in)
+    others = [(each.path, each.size) for each in files if each.kind != _MANIFEST]
+    retired = RetiredVersions.of(context, target, listed[-1], refs, chosen)
+    retired = replace(retired, manifests=tuple((each.path, each.size) for each in manifests))
+    rate = policy.rate_limit
+    count = max(1, -(-len(others) // _PER_TASK))
+    count = count if rate is None else min(count, _TASKS_OF_A_RATE)
+    share = None if rate is None else rate / count
+    parts = [tuple(others[number::count]) for number in range(count)]
+    tasks = tuple(DeleteFiles(retired, part, rate, count, _weight(len(part), share)) for part in parts)
+    return Removal(retired, files, tasks, len(found) - len(files))
+
+
+_MANIFEST = "manifest"
+
+
+def _version_in(manifest: OldFile) -> int:
+    return version_of(manifest.path.rpartition("/")[2]) or 0
+
+
+def _weight(files: int, rate: float | None) -> float:
+    return max(files * _SECONDS_PER_FILE, files / rate if rate else 0.0)
+
+
+def files_to_remove(
+    context: Context, target: Target, chosen: Sequence[int], policy: CleanupPolicy
+) -> list[OldFile]:
+    """Return the files that Lance lets go with the chosen versions, relative to the table's directory.
+
+    Raises:
+        InternalError: Lance names a file elsewhere, or cannot list them all.
+    """
+    directory = target.found.directory
+    with target.errors():
+        explained = target.dataset.explain_cleanup_old_versions(
+            older_than=None if chosen else NO_VERSION_IS_SO_OLD,
+            versions=list(chosen) or None,
+            delete_unverified=policy.delete_unverified,
+            error_if_tagged_old_versions=False,
+            include_files=True,
+            max_files=_ALL,
+        )
+    if explained.candidate_files_truncated:
+        raise InternalError(f"the table at '{directory}' has more files to remove than Lance can list")
+    before = "/".join(each for each in (context.root.path.strip("/"), directory) if each) + "/"
+    found = []
+    for each in explained.candidate_files:
+        if not each.path.startswith(before):
+            raise InternalError(
+                f"Lance would remove '{each.path}', which is outside '{before}'; nothing was removed"
+            )
+        found.append(OldFile(each.path[len(before) :], int(each.size_bytes or 0), str(each.kind)))
+    return found
