@@ -115,7 +115,7 @@ PATCHED = {
     "guard.put_mark": "relance.catalog.drop:put_mark",
     "guard.resolve_outcome": "relance.testing.model_rows:ModelManifest._resolve_outcome",
     "guard.restore": "relance.testing.model_tables:ModelTables.restore",
-    "guard.read_listed": "relance.catalog.layout:_read_listed",
+    "guard.read_listed": "relance.catalog.layout:read_control",
     "guard.require_undisturbed": "relance.testing.model_rows:require_undisturbed",
     "guard.reviving": "relance.catalog.create:reviving",
     "guard.rows_commit": "relance.testing.model_rows:ModelManifest.commit",

@@ -34,7 +34,9 @@ from relance.catalog.states import (
     from_seconds,
     is_purged,
     new_nonce,
+    plain,
     returned,
+    revived,
     seconds,
     state_of,
     taken_over,
@@ -57,6 +59,9 @@ from relance.storage.readback import create_once, replace_many_once, replace_onc
 
 ATTEMPTS = 6
 """How often a verb starts again because another client was faster."""
+
+NO_VERSION = Version("")
+"""Of an arbiter in a row, which is swapped by its nonce."""
 
 
 class SwapLostError(ConcurrentModificationError):
@@ -276,46 +281,75 @@ def end_create(context: Context, snapshot: NameSnapshot, *, patient: bool = True
     Raises:
         ConcurrentModificationError: another client was faster, or the store too slow.
     """
-    name, marked = snapshot.name, snapshot.marked
-    assert marked is not None  # the caller looked
+    assert snapshot.marked is not None  # the caller looked
+    claim = Claim(context, snapshot.name, Lease(context, 0.0), snapshot.marked)
+
+    def finish(fence: int | None) -> None:
+        if snapshot.marker is not None:
+            delete_mark(context, snapshot.name, claim.lease)
+        claim.swap(revived(claim.control, fence=fence))
+
+    _end_claim(claim, snapshot.directory, finish, patient=patient)
+
+
+def end_row_create(context: Context, row: Row, *, patient: bool = True) -> None:
+    """Do the same for a create that has claimed a row.
+
+    Raises:
+        SwapLostError: another client was faster.
+        ConcurrentModificationError: other writers are faster every time.
+    """
+    control = control_of(row)
+    if control is None or control.state is not State.REVIVING:
+        return
+    claim = Claim(context, row.object_id, Lease(context, 0.0), None, row)
+
+    def finish(_: int | None) -> None:
+        assert claim.row is not None  # it was claimed again
+        shown = claim.row.restored(row.object_id)
+        swap_row(context, claim.row, lambda snapshot, found: move_row(snapshot, found, shown))
+
+    _end_claim(claim, row.normalized_location or "", finish, patient=patient)
+
+
+def _end_claim(claim: Claim, directory: str, finish: Callable[[int | None], None], *, patient: bool) -> None:
+    """Take a create's claim over and give it back, or finish it if its version is there.
+
+    Raises:
+        ConcurrentModificationError: another client was faster, or the store too slow.
+    """
+    context, tables = claim.context, claim.context.tables
     if patient:
-        wait_for_holder(context, name, marked)
-    lease = begin_lease(context)
-    control = taken_over(marked, context.timing)
-    claim = swap_file(context, name, control, over=marked)
-    assert control.before is not None  # a claim says what it was taken from
-    directory, fence = snapshot.directory, control.fence
+        claim.wait()
+    claim.lease = begin_lease(context)
+    claim.swap(taken_over(claim.marked or Marked(claim.control, NO_VERSION), context.timing))
+    control = claim.control
+    before, fence = control.origin, control.fence
     for _ in range(ATTEMPTS):
         # First the number that the fence takes: a version of the create that lands later has that number too.
-        head = context.tables.head(directory)
-        if (
-            context.tables.committed_version(directory, control.writers, after=control.before.version)
-            is not None
-        ):
-            if snapshot.marker is not None:
-                delete_mark(context, name, lease)
-            swap_file(context, name, cleared(undid=control.before.id, fence=fence), over=claim)
+        head = tables.head(directory)
+        after = before.version if claim.row is None else control.version
+        if tables.committed_version(directory, control.writers, after=after) is not None:
+            finish(fence)
             return
-        if head is None or control.before.state is State.PURGED:
+        if head is None or before.state is State.PURGED:
             break  # what comes late lies under a tombstone, or creates what was only declared
-        if not is_same(read_control(context, name), claim):
-            raise _lost(name)
-        lease.require(name)
+        claim.require_held()
+        claim.lease.require(claim.name)
+        timeout = min(context.timing.commit_timeout, claim.lease.left)
         try:
-            context.tables.restore(
-                directory,
-                head.version,
-                token=new_nonce(),
-                timeout=min(context.timing.commit_timeout, lease.left),
-            )
+            tables.restore(directory, head.version, token=new_nonce(), timeout=timeout)
             break
         except VersionTakenError:
             continue
         except OutcomeUnknownError:
+            if claim.row is not None:
+                raise  # no purge waits for the fence of a row
             fence = seconds(context.store_now() + context.timing.reach) + 1
     else:
-        raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
-    swap_file(context, name, returned(control, fence=fence), over=claim)
+        what = f"table id '{claim.name}'" if claim.row is None else f"'{claim.name}'"
+        raise ConcurrentModificationError(f"too many concurrent changes to {what}; retry")
+    claim.give_back(fence=fence)
 
 
 def settle(context: Context, snapshot: NameSnapshot) -> bool:
@@ -336,21 +370,9 @@ def settle(context: Context, snapshot: NameSnapshot) -> bool:
     return False
 
 
-def wait_for_holder(context: Context, name: str, marked: Marked) -> None:
-    """Give the holder of a claim time to finish. Safety does not depend on it.
-
-    Raises:
-        SwapLostError: it did, or another client took over.
-    """
-    for _ in range(round(context.timing.patience.total_seconds())):
-        context.clock.sleep(1.0)
-        if not is_same(read_control(context, name), marked):
-            raise _lost(name)
-
-
 def row_claim(control: Control) -> Marked:
     """Return a claim in a row as an arbiter, with the time of the claim."""
-    return Marked(control, Version(""), from_seconds(control.since) if control.since is not None else None)
+    return Marked(control, NO_VERSION, from_seconds(control.since) if control.since is not None else None)
 
 
 def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationError:
@@ -375,16 +397,26 @@ def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationE
 # The rows of a root table in its home directory.
 
 
+def row_at(snapshot: Snapshot | None, object_id: str) -> Row | None:
+    """Return the row at an id, None also where there is no manifest."""
+    return None if snapshot is None else snapshot.get([object_id]).get(object_id)
+
+
 def home_rows(snapshot: Snapshot, name: str) -> list[Row]:
     """Return the rows that lead to the home directory of a name: at its id, or at a dropped one."""
-    row = snapshot.get([name]).get(name)
+    row = row_at(snapshot, name)
     own = [row] if row is not None and row.is_home else []
     return own + [dropped for dropped in snapshot.dropped(name) if dropped.is_home]
 
 
+def home_row(snapshot: Snapshot | None, name: str) -> Row | None:
+    """Return the first of them, None also where there is no manifest."""
+    return None if snapshot is None else next(iter(home_rows(snapshot, name)), None)
+
+
 def other_owner(snapshot: Snapshot | None, name: str) -> Row | None:
     """Return the row of another object that has the name, so that the home directory does not count."""
-    row = None if snapshot is None else snapshot.get([name]).get(name)
+    row = row_at(snapshot, name)
     return None if row is None or row.is_home else row
 
 
@@ -404,15 +436,9 @@ class HomeState:
 def home_state(snapshot: NameSnapshot) -> HomeState:
     """Return where the row belongs according to a look at the name."""
     hidden = snapshot.situation is not Situation.VISIBLE and (snapshot.has_versions or snapshot.reserved)
-    deletion_id = ""
-    if hidden:
-        control = snapshot.marked.control if snapshot.marked is not None else None
-        if control is not None and control.state is State.REVIVING:
-            control = control.before
-        deletion_id = (control.id if control is not None else "") or (
-            snapshot.mark.id if snapshot.mark is not None and snapshot.mark.id else ""
-        )
-    return HomeState(snapshot.is_visible, hidden, deletion_id or new_nonce())
+    read_as, mark = plain(snapshot.marked), snapshot.mark
+    known = (read_as.control.id if read_as is not None else "") or (mark.id if mark is not None else None)
+    return HomeState(snapshot.is_visible, hidden, (known if hidden else None) or new_nonce())
 
 
 def sync(
@@ -422,7 +448,6 @@ def sync(
     state: HomeState,
     *,
     properties: dict[str, str] | None = None,
-    also: Callable[[Snapshot], Change] | None = None,
 ) -> dict[str, str]:
     """Put the home row where arbiter and marker want it, in one commit, and return its properties.
 
@@ -435,7 +460,7 @@ def sync(
     """
     if context.manifest is None:
         return {}
-    return sync_many(context, snapshot, {name: state}, properties=properties or None, also=also)[name]
+    return sync_many(context, snapshot, {name: state}, properties=properties or None)[name]
 
 
 def sync_many(
@@ -444,7 +469,6 @@ def sync_many(
     states: dict[str, HomeState],
     *,
     properties: dict[str, str] | None = None,
-    also: Callable[[Snapshot], Change] | None = None,
 ) -> dict[str, dict[str, str]]:
     """Do the same for several names in one commit."""
     manifest = context.manifest
@@ -460,10 +484,8 @@ def sync_many(
             change, shown[name] = _plan_sync(snapshot, name, state, properties)
             removed += change.removed
             added += change.added
-        extra = also(snapshot) if also is not None else Change()
-        change = Change((*removed, *extra.removed), (*added, *extra.added), always=True)
         try:
-            manifest.commit(snapshot, change)
+            manifest.commit(snapshot, Change(tuple(removed), tuple(added), always=True))
             return shown
         except ManifestConflictError:
             manifest.back_off(attempt)
@@ -481,7 +503,7 @@ def _plan_sync(
     if state.visible and other_owner(snapshot, name) is not None:
         raise NameTakenError(f"table id '{name}': another object has taken this name")
     if not state.visible and not state.hidden:
-        return _without(snapshot, rows), {}
+        return without(snapshot, rows), {}
     source = rows[0] if rows else Row(name, ObjectType.TABLE, table_directory(name))
     plain = source.restored(name)
     if properties is not None and (state.visible or not rows):
@@ -494,18 +516,16 @@ def _plan_sync(
         wanted = plain.dropped(state.deletion_id, None)
     if len(rows) == 1 and wanted == source:
         return Change(), wanted.properties
-    change = _without(snapshot, rows[1:])
-    if not rows:
-        return Change(change.removed, (wanted,)), wanted.properties
-    moved = move_row(snapshot, source, wanted)
-    return Change((*moved.removed, *change.removed), (*moved.added, *change.added)), wanted.properties
+    moved = move_row(snapshot, source, wanted) if rows else Change(added=(wanted,))
+    return moved.plus(without(snapshot, rows[1:])), wanted.properties
 
 
-def _without(snapshot: Snapshot, rows: Sequence[Row]) -> Change:
-    removed: list[str] = []
+def without(snapshot: Snapshot, rows: Sequence[Row]) -> Change:
+    """Return what removes tables' rows, with their version rows."""
+    change = Change()
     for row in rows:
-        removed += (row.object_id, *version_rows(snapshot, row.object_id, None).removed)
-    return Change(removed=tuple(removed))
+        change = change.plus(Change((row.object_id,))).plus(version_rows(snapshot, row.object_id, None))
+    return change
 
 
 def version_rows(snapshot: Snapshot, old_id: str, new_id: str | None) -> Change:
@@ -551,7 +571,7 @@ def same_row(snapshot: Snapshot, seen: Row) -> Row:
     Raises:
         SwapLostError: another client changed it.
     """
-    row = snapshot.get([seen.object_id]).get(seen.object_id)
+    row = row_at(snapshot, seen.object_id)
     now, then = (None if row is None else control_of(row)), control_of(seen)
     if row is None or now is None or then is None or now.nonce != then.nonce:
         raise SwapLostError(f"'{seen.original_id}' was changed by another client")
@@ -568,65 +588,6 @@ def swap_row(context: Context, seen: Row, plan: Callable[[Snapshot, Row], Change
     transact(manifest, lambda snapshot: (plan(snapshot, same_row(snapshot, seen)), None))
 
 
-def give_row_back(context: Context, row: Row, control: Control) -> None:
-    """Give the claim of a create back: the row is that of a dropped generation again.
-
-    Raises:
-        SwapLostError: another client was faster.
-    """
-    assert control.before is not None  # a claim says what it was taken from
-    back = row.dropped(
-        control.before.id, control_text(replace(control.before, nonce=new_nonce())), cascade=row.cascade
-    )
-    swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, back))
-
-
-def end_row_create(context: Context, row: Row, *, patient: bool = True) -> None:
-    """End the claim of a create on a row that does not go on: finish or undo it.
-
-    Raises:
-        SwapLostError: another client was faster.
-        ConcurrentModificationError: other writers are faster every time.
-    """
-    control = control_of(row)
-    if control is None or control.state is not State.REVIVING:
-        return
-    manifest = context.require_manifest(to_do="ending a create")
-    if patient:
-        for _ in range(round(context.timing.patience.total_seconds())):
-            context.clock.sleep(1.0)
-            same_row(manifest.latest(), row)
-    token = new_nonce()
-    mine = row.with_control(control_text(replace(control, nonce=token, token=token)))
-    lease = begin_lease(context)
-    swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, mine))
-    directory = row.normalized_location or ""
-    for _ in range(ATTEMPTS):
-        head = context.tables.head(directory)  # first, as in end_create
-        landed = context.tables.committed_version(directory, control.writers, after=control.version)
-        if landed is not None:
-            shown = mine.restored(row.object_id)
-            swap_row(context, mine, lambda snapshot, found, shown=shown: move_row(snapshot, found, shown))  # type: ignore[misc]  # bound now
-            return
-        if head is None:
-            break
-        lease.require(str(row.object_id))
-        same_row(manifest.latest(), mine)
-        try:
-            context.tables.restore(
-                directory,
-                head.version,
-                token=new_nonce(),
-                timeout=min(context.timing.commit_timeout, lease.left),
-            )
-            break
-        except VersionTakenError:
-            continue
-    else:
-        raise ConcurrentModificationError(f"too many concurrent changes to '{row.object_id}'; retry")
-    give_row_back(context, mine, control)
-
-
 # Claims on either.
 
 
@@ -637,6 +598,7 @@ class Claim:
     context: Context
     name: str
     lease: Lease
+    """Of another client's claim: one that has ended."""
     marked: Marked | None
     """The claim in the arbiter's file; None when a row is claimed."""
     row: Row | None = None
@@ -688,24 +650,54 @@ class Claim:
             self.marked = marked
             return True
         manifest = self.context.require_manifest(to_do="changing a row")
-        row = manifest.latest().get([self.row.object_id]).get(self.row.object_id)
+        row = row_at(manifest.latest(), self.row.object_id)
         control = None if row is None else control_of(row)
         if control is None or control.token != self.token:
             return False
         self.row = row
         return True
 
+    def give_back(self, *, fence: int | None) -> None:
+        """Put back what a create's claim was taken from.
+
+        Raises:
+            SwapLostError: another client took the claim over.
+        """
+        back = returned(self.control, fence=fence)
+        if self.row is None:
+            self.swap(back)
+        else:
+            dropped = self.row.dropped(back.id, control_text(back), cascade=self.row.cascade)
+            swap_row(self.context, self.row, lambda snapshot, row: move_row(snapshot, row, dropped))
+
+    def require_held(self) -> None:
+        """Look whether the claim is still in the arbiter.
+
+        Raises:
+            SwapLostError: another client took it over.
+        """
+        if self.row is not None:
+            same_row(self.context.require_manifest(to_do="changing a row").latest(), self.row)
+        elif not is_same(read_control(self.context, self.name), self.marked):
+            raise _lost(self.name)
+
     def is_held(self) -> bool:
-        """Look whether the claim is still in the arbiter."""
-        if self.marked is not None:
-            return is_same(read_control(self.context, self.name), self.marked)
-        assert self.row is not None  # one of both is claimed
-        manifest = self.context.require_manifest(to_do="changing a row")
+        """Tell whether the claim is still in the arbiter."""
         try:
-            same_row(manifest.latest(), self.row)
+            self.require_held()
         except SwapLostError:
             return False
         return True
+
+    def wait(self) -> None:
+        """Give the holder time to finish. Safety does not depend on it.
+
+        Raises:
+            SwapLostError: it did, or another client took over.
+        """
+        for _ in range(round(self.context.timing.patience.total_seconds())):
+            self.context.clock.sleep(1.0)
+            self.require_held()
 
 
 def is_dead(context: Context, control: Control, modified: datetime | None) -> bool:

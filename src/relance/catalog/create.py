@@ -7,12 +7,14 @@ Over a name that stays dropped, a declare gives the new table a directory of its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import TypeVar
 
 from relance.catalog.arbiter import (
     ATTEMPTS,
+    NO_VERSION,
     Claim,
     HomeState,
     Lease,
@@ -25,16 +27,15 @@ from relance.catalog.arbiter import (
     delete_mark,
     end_create,
     end_row_create,
-    give_row_back,
-    home_rows,
+    home_row,
     home_state,
     is_same,
     move_row,
+    row_at,
     settle,
     swap_file,
     swap_row,
     sync,
-    wait_for_holder,
 )
 from relance.catalog.context import Context, require_writable
 from relance.catalog.drop import drop_home
@@ -53,6 +54,9 @@ from relance.catalog.resolve import (
     Generation,
     generation_at_home,
     generation_of_row,
+    home_counts,
+    home_row_at,
+    in_order,
     insert_row,
     new_directory,
     remove_unknown,
@@ -72,6 +76,7 @@ from relance.catalog.states import (
     is_purged,
     new_nonce,
     returned,
+    revived,
     reviving,
     seconds,
     state_of,
@@ -101,6 +106,8 @@ from relance.storage.probe import capabilities, require_create_only, require_rep
 from relance.storage.protocol import ObjectStorage
 from relance.storage.readback import create_once
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True, slots=True)
 class Created:
@@ -122,12 +129,14 @@ def create(context: Context, new: NewTable, mode: CreateMode, snapshot: Snapshot
         ConcurrentModificationError: another client was faster.
     """
     for _ in range(ATTEMPTS):
+        created = None
         try:
             created = _create_once(context, new, mode, snapshot)
+        except _LookAgainError:
+            pass
         except _BeatenError:
             if mode is CreateMode.CREATE:
-                raise
-            created = None  # what is there now can be kept, or written over
+                raise  # in other modes what is there now can be kept, or written over
         if created is not None:
             return created
         snapshot = None
@@ -148,24 +157,23 @@ def _create_once(
     home = place.home
     if not _settle_home(context, home):
         return None
-    if home.is_live and home.deregistered:
+    if home.is_live and (home.deregistered or (home.has_versions and mode is CreateMode.CREATE)):
         raise already_exists(context, home)
     if home.is_live and home.has_versions:
-        if mode is CreateMode.CREATE:
-            raise already_exists(context, home)
-        properties = place.properties
         if mode is CreateMode.EXIST_OK:
-            return Created(home.directory, home.version, properties)
-        return _overwrite_home(context, place, new)
-    if home.is_live:
-        if new.properties:
-            raise InvalidInputError(
-                f"create_table cannot set properties for already declared table '{new.table_id}'"
-            )
-        return _create_at_home(context, place, new)
-    if state_of(home.marked) in {State.DELETED, State.PURGED, State.REVIVING}:
-        return _revive_home(context, place, new)
-    return _create_at_home(context, place, new)
+            return Created(home.directory, home.version, place.properties)
+        return _overwrite_home(context, place, home, new)
+    if home.is_live and new.properties:
+        raise _has_properties(new)
+    if not home.is_live and state_of(home.marked) in {State.DELETED, State.PURGED, State.REVIVING}:
+        return _revive_home(context, place, home, new)
+    return _create_at_home(context, place, home, new)
+
+
+def _has_properties(new: NewTable) -> InvalidInputError:
+    return InvalidInputError(
+        f"create_table cannot set properties for already declared table '{new.table_id}'"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +188,9 @@ class _Place:
     """The dropped generation to revive, where that is not in the home directory."""
 
     @property
-    def home_row(self) -> Row | None:
-        if self.home is None or self.snapshot is None:
-            return None
-        rows = home_rows(self.snapshot, self.home.name)
-        return rows[0] if rows else None
-
-    @property
     def properties(self) -> dict[str, str]:
-        row = self.row if self.row is not None else self.home_row
+        """Of the table in the home directory."""
+        row = None if self.home is None else home_row(self.snapshot, self.home.name)
         return row.properties if row is not None else {}
 
 
@@ -200,22 +202,16 @@ def _place(context: Context, table_id: TableId, snapshot: Snapshot | None = None
     """
     snapshot = context.latest() if snapshot is None else snapshot
     require_writable(snapshot)
-    row = None
     if snapshot is not None:
         require_namespace(snapshot, table_id.namespace)
-        row = snapshot.get([str(table_id)]).get(str(table_id))
+        row = row_at(snapshot, str(table_id))
         if row is not None and not row.is_home:
             return _Place(snapshot, row)
     newest = None if snapshot is None else newest_dropped(snapshot, str(table_id))
-    at_home = not table_id.namespace and (
-        snapshot is None or context.dir_listing or bool(home_rows(snapshot, table_id.name))
-    )
-    if not at_home:
+    if not home_counts(context, snapshot, table_id):
         return _Place(snapshot, generation=newest)
     home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN, versions=True)
-    if snapshot is None:
-        return _Place(None, home=home)
-    if home.is_live and home.deregistered:
+    if snapshot is not None and home.is_live and home.deregistered:
         return _Place(snapshot, generation=newest)  # it keeps its directory; the name gets a new one
     if newest is not None and not home.is_live:
         own = generation_at_home(context, home)
@@ -237,12 +233,7 @@ def newest_dropped(snapshot: Snapshot, object_id: str) -> Generation | None:
         control = None if row.is_home or row.object_type != ObjectType.TABLE else control_of(row)
         if control is not None and control.state is State.DELETED:
             generations.append(generation_of_row(row, control))
-    return max(generations, key=lambda generation: _drop_order(generation), default=None)
-
-
-def _drop_order(generation: Generation) -> tuple[float, str]:
-    at = generation.dropped_at or generation.control.deleted_at
-    return (at.timestamp() if at is not None else 0.0, generation.deletion_id)
+    return in_order(generations)[-1] if generations else None
 
 
 def place_to_write(context: Context, table_id: TableId) -> tuple[str | None, str | None]:
@@ -269,18 +260,15 @@ def place_to_write(context: Context, table_id: TableId) -> tuple[str | None, str
     if home.is_live and home.deregistered:
         raise already_exists(context, home)
     refuse_occupied(context, table_id)
-    return home.directory, _hiding_nonce(home)
-
-
-def _hiding_nonce(home: NameSnapshot) -> str | None:
-    hides = home.marked is not None and state_of(home.marked) not in {State.CLEARED, State.WRITING}
-    return home.marked.control.nonce if hides and home.marked is not None else None
+    hides = home.marked is not None and home.marked.state not in {State.CLEARED, State.WRITING}
+    return home.directory, home.marked.control.nonce if hides and home.marked is not None else None
 
 
 def begin_at_home(context: Context, table_id: TableId) -> None:
     """Make sure that listings do not take files in a new home directory for a table."""
     require_create_only(context.storage, to_do="creating a table")
     context.flag_root()
+    # Listings see this sign and look twice, so that data without a version is never taken for a table.
     put_sign(context.storage, table_id.name, CREATING_SUFFIX)
 
 
@@ -337,24 +325,17 @@ def _too_busy(table_id: TableId) -> ConcurrentModificationError:
 # In the home directory.
 
 
-def _create_at_home(context: Context, place: _Place, new: NewTable) -> Created:
+def _create_at_home(context: Context, place: _Place, home: NameSnapshot, new: NewTable) -> Created:
     """Write the data, then commit version 1, which only one creator can.
 
     Raises:
         ConcurrentModificationError: another creator was faster, or the name was dropped meanwhile.
     """
-    home = place.home
-    assert home is not None  # the caller looked
     storage, name = context.storage, home.name
     refuse_occupied(context, new.table_id)
-    require_create_only(storage, to_do="creating a table")
-    context.flag_root()
-    # Listings see this sign and look twice, so that data without a version is never taken for a table.
-    put_sign(storage, name, CREATING_SUFFIX)
+    begin_at_home(context, new.table_id)
     try:
-        staged = context.tables.stage(
-            home.directory, new.data, token=new_nonce(), version=0, options=new.options
-        )
+        staged = _stage(context, new, home.directory, token=new_nonce(), version=0)
     except VersionTakenError as failure:
         # Whatever a look shows now: that table may be gone again.
         raise _beaten(storage, name, has_version=True) from failure
@@ -380,9 +361,10 @@ def _create_at_home(context: Context, place: _Place, new: NewTable) -> Created:
             raise ConcurrentModificationError("another client dropped it at the same time")
         # A declared table has them in its row already.
         _write_properties(context, new, home.directory, new.properties or place.properties)
-        properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
+        properties = _publish(context, place, name, new.properties)
         reserved = [table_file(name, RESERVED_FILE)] if home.reserved else []
-        remove_signs(storage, name, suffixes=tuple(home.signs | {CREATING_SUFFIX}), also=reserved)
+        signs = home.signs | {CREATING_SUFFIX}
+        remove_signs(storage, [*(name + suffix for suffix in sorted(signs)), *reserved])
     return Created(home.directory, 1, properties)
 
 
@@ -399,8 +381,12 @@ class _BeatenError(ConcurrentModificationError):
 
 def _beaten(storage: ObjectStorage, name: str, *, has_version: bool) -> _BeatenError:
     if has_version:  # the winner may have removed its sign before this create put one
-        remove_signs(storage, name, suffixes=(CREATING_SUFFIX,))
+        remove_signs(storage, [name + CREATING_SUFFIX])
     return _BeatenError(f"table id '{name}' was created, dropped or purged by another client")
+
+
+def _stage(context: Context, new: NewTable, directory: str, *, token: str, version: int) -> StagedData:
+    return context.tables.stage(directory, new.data, token=token, version=version, options=new.options)
 
 
 def commit_exactly(
@@ -471,7 +457,7 @@ def commit_next(
             if not may_go_on():
                 context.tables.discard(staged)
                 return None
-        raise ConcurrentModificationError(f"too many concurrent changes to table id '{new.table_id}'; retry")
+        raise _too_busy(new.table_id)
 
 
 def _write_properties(
@@ -482,65 +468,50 @@ def _write_properties(
         return
     timeout = context.timing.commit_timeout
     if lease is not None:
-        timeout = min(timeout, max(lease.left, timedelta(0)))
+        timeout = min(timeout, lease.left)
     context.tables.set_properties(
         directory, properties, token=new_nonce(), timeout=timeout, options=new.options
     )
 
 
-def _publish(context: Context, place: _Place, new: NewTable, state: HomeState) -> dict[str, str]:
-    """Have the manifest show a table that was written in its home directory, and return its properties.
+def _publish(context: Context, place: _Place, name: str, properties: dict[str, str]) -> dict[str, str]:
+    """Have the manifest show a table in its home directory, and return its properties.
 
     Raises:
         NameTakenError: another object got the name meanwhile; the table was dropped again.
     """
-    name = new.table_id.name
-    if context.manifest is None:
-        return dict(new.properties)
+    state = HomeState(visible=True, hidden=False)
     try:
-        return sync(context, name, place.snapshot, state, properties=new.properties or None)
+        shown = sync(context, name, place.snapshot, state, properties=properties or None)
     except NameTakenError:
-        _drop_again(context, name)
+        with suppress(RelanceError):  # another client did so
+            drop_home(context, name, None)
         raise
+    return dict(properties) if context.manifest is None else shown
 
 
-def _drop_again(context: Context, name: str) -> None:
-    """Drop a table in its home directory whose name another object got; it can be undropped later."""
-    with suppress(RelanceError):  # another client did so
-        drop_home(context, name, None)
-
-
-def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | None:
+def _revive_home(context: Context, place: _Place, home: NameSnapshot, new: NewTable) -> Created | None:
     """Create over a dropped or purged name, or over the claim of another create, which may be dead.
 
     None means that a claim came in between, before anything was committed: look again.
     """
-    home = place.home
-    assert home is not None  # the caller looked
     assert home.marked is not None  # there is something to claim
     name, marked = home.name, home.marked
     require_replace(context.storage, to_do="replacing a dropped table")
     _require_same_drop(new, marked.control)
     if marked.state is State.REVIVING:
         try:
-            wait_for_holder(context, name, marked)
+            Claim(context, name, Lease(context, 0.0), marked).wait()
         except SwapLostError:
             return None
     token = new_nonce()
     try:
-        staged = context.tables.stage(
-            home.directory, new.data, token=token, version=home.version, options=new.options
-        )
+        staged = _stage(context, new, home.directory, token=token, version=home.version)
     except VersionTakenError:
         return None  # over a tombstone Lance expects no version: another create, or a late one, came first
     lease = begin_lease(context)
     control = reviving(marked, token, context.timing)
-    with ExitStack() as claims:
-        try:
-            claim = claims.enter_context(_claimed(context, name, control, over=marked))
-        except SwapLostError:
-            context.tables.discard(staged)
-            return None
+    with _claimed_home(context, name, control, over=marked, staged=staged) as claim:
         if not _is_still_hidden(context, home, claim):
             context.tables.discard(staged)
             return None
@@ -555,8 +526,6 @@ def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | No
         )
         if version is None:
             return None
-        before = control.before
-        assert before is not None  # a claim says what it was taken from
         signs = [name + suffix for suffix in sorted(home.signs)]
         inside = [table_file(name, DEREGISTERED_FILE)] if home.deregistered else []
         inside += [table_file(name, RESERVED_FILE)] if home.reserved else []
@@ -566,9 +535,9 @@ def _revive_home(context: Context, place: _Place, new: NewTable) -> Created | No
             if home.marker is not None or signs or inside:
                 # The new table is not deregistered, whatever the dropped one was.
                 delete_mark(context, name, lease, also=[*signs, *inside])
-            swap_file(context, name, cleared(undid=before.id, fence=control.fence), over=claim)
+            swap_file(context, name, revived(control, fence=control.fence), over=claim)
     with after_effect(name, "was written"):
-        properties = _publish(context, place, new, HomeState(visible=True, hidden=False))
+        properties = _publish(context, place, name, new.properties)
     return Created(home.directory, version, properties)
 
 
@@ -608,8 +577,7 @@ def _is_still_hidden(context: Context, home: NameSnapshot, claim: Marked) -> boo
         return True  # a version that another client has put there refuses the commit
     now, control = inspect_name(context, home.name, versions=True), claim.control
     if now.has_versions and now.situation is Situation.VISIBLE:
-        assert control.before is not None  # a claim says what it was taken from
-        after = cleared(undid=control.before.id, fence=control.fence)
+        after = revived(control, fence=control.fence)
     elif home.has_versions and not now.has_versions:
         after = returned(control, fence=control.fence)
     else:
@@ -618,39 +586,68 @@ def _is_still_hidden(context: Context, home: NameSnapshot, claim: Marked) -> boo
     return False
 
 
-@contextmanager
-def _claimed(context: Context, name: str, control: Control, *, over: Marked) -> Iterator[Marked]:
-    """Hold a create's claim for the block, and give it back if that fails, whatever stops it.
+class _LookAgainError(ConcurrentModificationError):
+    """Another client was faster, and what is there now has to be looked at before anything else."""
 
-    A version that may still land is fenced first, and a create whose version is there is finished, as
-    another client would do it.
+
+@contextmanager
+def _claimed(
+    context: Context,
+    staged: StagedData | None,
+    take: Callable[[], _T],
+    give_back: Callable[[_T], object],
+    end: Callable[[], object],
+) -> Iterator[_T]:
+    """Hold a claim for the block, and give it back if that fails, whatever stops it.
+
+    If a version may still land, `end` does what another client would do: it fences that version, or finishes
+    what its claim stood for if the version is there.
 
     Raises:
         SwapLostError: another client changed the arbiter first.
+        _LookAgainError: the same, where data was staged, which is discarded.
     """
-    claim: Marked | None = None
+    taken = False
     try:
-        claim = swap_file(context, name, control, over=over)
+        claim = take()
+        taken = True
         yield claim
     except BaseException as failure:
-        definite = isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError)
+        if not taken and staged is not None and isinstance(failure, SwapLostError):
+            context.tables.discard(staged)
+            raise _LookAgainError(failure.detail) from failure
         with suppress(RelanceError):
-            if claim is not None and definite:
-                swap_file(context, name, returned(control, fence=control.fence), over=claim)
-            elif not definite:
-                home = inspect_name(context, name, bodies=Bodies.ALL)
-                if home.marked is not None and home.marked.control.nonce == control.nonce:
-                    end_create(context, home, patient=False)
+            if not isinstance(failure, RelanceError) or isinstance(failure, ServiceUnavailableError):
+                end()
+            elif taken:
+                give_back(claim)
         raise
 
 
-def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created | None:
+def _claimed_home(
+    context: Context, name: str, control: Control, *, over: Marked, staged: StagedData | None = None
+) -> AbstractContextManager[Marked]:
+    """Hold a create's claim on a home directory for the block."""
+
+    def end() -> None:
+        home = inspect_name(context, name, bodies=Bodies.ALL)
+        if home.marked is not None and home.marked.control.nonce == control.nonce:
+            end_create(context, home, patient=False)
+
+    return _claimed(
+        context,
+        staged,
+        lambda: swap_file(context, name, control, over=over),
+        lambda claim: swap_file(context, name, returned(control, fence=control.fence), over=claim),
+        end,
+    )
+
+
+def _overwrite_home(context: Context, place: _Place, home: NameSnapshot, new: NewTable) -> Created | None:
     """Write over a visible table; the arbiter says so from before the commit until after it.
 
     None means that nothing was committed: look again.
     """
-    home = place.home
-    assert home is not None  # the caller looked
     name, storage = home.name, context.storage
     marked = home.marked
     if marked is None and home.control is not None:
@@ -658,19 +655,17 @@ def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created |
         if marked is None or state_of(marked) not in {State.CLEARED, State.WRITING, State.PURGED}:
             return None
     token = new_nonce()
-    staged = context.tables.stage(
-        home.directory, new.data, token=token, version=home.version, options=new.options
-    )
+    staged = _stage(context, new, home.directory, token=token, version=home.version)
     guarded = capabilities(storage).replace  # else no purge works on this store, so none can interfere
     lease = begin_lease(context)
-    claim: Marked | None = None
-    try:
-        if guarded:
-            try:
-                claim = swap_file(context, name, writing(marked, token, context.timing), over=marked)
-            except SwapLostError:
-                context.tables.discard(staged)
-                return None
+    held = _claimed(
+        context,
+        staged,
+        lambda: swap_file(context, name, writing(marked, token, context.timing), over=marked),
+        lambda claim: _withdraw(context, name, claim),
+        lambda: _end_overwrite(context, home, token),
+    )
+    with held if guarded else nullcontext() as claim:
         version = commit_next(
             context,
             home.directory,
@@ -680,14 +675,6 @@ def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created |
             lease=lease,
             may_go_on=lambda: claim is None or is_same(read_control(context, name), claim),
         )
-    except BaseException as failure:
-        with suppress(RelanceError):
-            if isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError):
-                if claim is not None:
-                    _withdraw(context, name, claim)
-            elif guarded:
-                _end_overwrite(context, home, token)
-        raise
     if version is None:
         raise ConcurrentModificationError(f"table id '{name}' was changed by another client; retry")
     properties = place.properties
@@ -699,14 +686,10 @@ def _overwrite_home(context: Context, place: _Place, new: NewTable) -> Created |
             properties = dict(new.properties)
         elif new.properties:
             # Its look at the name is as old as the plan: look again before the row is planned.
-            properties = _after_overwrite(context, new)
+            snapshot = context.latest()
+            state = home_state(inspect_name(context, name, bodies=Bodies.ALL))
+            properties = sync(context, name, snapshot, state, properties=new.properties)
     return Created(home.directory, version, properties)
-
-
-def _after_overwrite(context: Context, new: NewTable) -> dict[str, str]:
-    snapshot = context.latest()
-    home = inspect_name(context, new.table_id.name, bodies=Bodies.ALL)
-    return sync(context, new.table_id.name, snapshot, home_state(home), properties=new.properties)
 
 
 def _end_overwrite(context: Context, home: NameSnapshot, token: str) -> None:
@@ -743,32 +726,31 @@ def _create_over_row(context: Context, new: NewTable, mode: CreateMode, row: Row
             end_row_create(context, row)
         return None
     directory = require_directory(row)
-    if not context.storage.which_exist([f"{directory}/{VERSIONS_DIRECTORY}/"]):
+    declared = not context.storage.which_exist([f"{directory}/{VERSIONS_DIRECTORY}/"])
+    if declared:
         if new.properties:
-            raise InvalidInputError(
-                f"create_table cannot set properties for already declared table '{new.table_id}'"
-            )
+            raise _has_properties(new)
+        version, properties = 1, row.properties
         _write_first(context, new, directory)
-        with after_effect(str(new.table_id), "was written"):
-            _write_properties(context, new, directory, row.properties)
-            end_reservation(context, directory)
-            return Created(directory, 1, _require_same(context, new, directory))
-    if mode is CreateMode.CREATE:
-        raise taken(new.table_id, row)
-    head = context.tables.head(directory)
-    version = head.version if head is not None else 0
-    if mode is CreateMode.EXIST_OK:
-        return Created(directory, version, row.properties)
-    staged = context.tables.stage(
-        directory, new.data, token=new_nonce(), version=version, options=new.options
-    )
-    written = commit_next(
-        context, directory, new, staged, after=version, lease=begin_lease(context), may_go_on=lambda: True
-    )
-    assert written is not None  # it may always go on
+    else:
+        if mode is CreateMode.CREATE:
+            raise taken(new.table_id, row)
+        head = context.tables.head(directory)
+        latest = head.version if head is not None else 0
+        if mode is CreateMode.EXIST_OK:
+            return Created(directory, latest, row.properties)
+        staged = _stage(context, new, directory, token=new_nonce(), version=latest)
+        lease, properties = begin_lease(context), new.properties
+        written = commit_next(
+            context, directory, new, staged, after=latest, lease=lease, may_go_on=lambda: True
+        )
+        assert written is not None  # it may always go on
+        version = written
     with after_effect(str(new.table_id), "was written"):
-        _write_properties(context, new, directory, new.properties)
-        return Created(directory, written, _require_same(context, new, directory))
+        _write_properties(context, new, directory, properties)
+        if declared:
+            end_reservation(context, directory)
+        return Created(directory, version, _require_same(context, new, directory))
 
 
 def _require_same(context: Context, new: NewTable, directory: str) -> dict[str, str]:
@@ -780,7 +762,7 @@ def _require_same(context: Context, new: NewTable, directory: str) -> dict[str, 
     manifest = context.require_manifest(to_do="creating a table")
 
     def plan(snapshot: Snapshot) -> tuple[Change, dict[str, str]]:
-        row = snapshot.get([str(new.table_id)]).get(str(new.table_id))
+        row = row_at(snapshot, str(new.table_id))
         if row is None or not row.is_visible or row.normalized_location != directory:
             raise OutcomeUnknownError(
                 f"table id '{new.table_id}' was dropped or renamed while it was being written; the data "
@@ -817,19 +799,15 @@ def _create_elsewhere(context: Context, new: NewTable) -> Created:
 
 
 def _write_first(context: Context, new: NewTable, directory: str) -> None:
+    timeout = context.timing.commit_timeout
     try:
-        staged = context.tables.stage(directory, new.data, token=new_nonce(), version=0, options=new.options)
+        staged = _stage(context, new, directory, token=new_nonce(), version=0)
+        with _discarding(context, staged):
+            commit_exactly(context, directory, new, staged, version=1, timeout=timeout)
     except VersionTakenError as failure:
         raise ConcurrentModificationError(
             f"table id '{new.table_id}' was created by another client"
         ) from failure
-    with _discarding(context, staged):
-        try:
-            commit_exactly(context, directory, new, staged, version=1, timeout=context.timing.commit_timeout)
-        except VersionTakenError as failure:
-            raise ConcurrentModificationError(
-                f"table id '{new.table_id}' was created by another client"
-            ) from failure
 
 
 def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None:
@@ -844,29 +822,32 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
     head = context.tables.head(directory)
     version = head.version if head is not None else 0
     token = new_nonce()
-    staged = context.tables.stage(directory, new.data, token=token, version=version, options=new.options)
+    staged = _stage(context, new, directory, token=token, version=version)
     lease = begin_lease(context)
-    claimed = Control(
-        State.REVIVING,
-        token,
-        token=token,
-        writers=(token,),
-        before=control,
-        since=seconds(context.store_now()),
-    )
-    claimed = replace(claimed, version=version)
+    claimed = reviving(Marked(control, NO_VERSION), token, context.timing)
+    claimed = replace(claimed, version=version, since=seconds(context.store_now()))
     row = dropped.reviving(control_text(claimed))
 
     def plan(snapshot: Snapshot, found: Row) -> Change:
-        _require_free_id(context, snapshot, new.table_id)
+        _ = home_row_at(snapshot, new.table_id)  # refuses an id that another object has
+        if context.dir_listing and not new.table_id.namespace:
+            home = inspect_name(context, new.table_id.name)
+            if home.is_visible:
+                raise TableAlreadyExistsError(f"table id '{new.table_id}' exists at '{home.directory}'")
         return move_row(snapshot, found, row)
 
-    with ExitStack() as claims:
-        try:
-            claim = claims.enter_context(_claimed_row(context, new.table_id, dropped, row, plan, lease))
-        except SwapLostError:
-            context.tables.discard(staged)
-            return None
+    def take() -> Claim:
+        swap_row(context, dropped, plan)
+        return Claim(context, str(new.table_id), lease, None, row)
+
+    held = _claimed(
+        context,
+        staged,
+        take,
+        lambda claim: claim.give_back(fence=None),
+        lambda: end_row_create(context, row, patient=False),
+    )
+    with held as claim:
         written = commit_next(
             context, directory, new, staged, after=version, lease=lease, may_go_on=claim.is_held
         )
@@ -878,46 +859,6 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
             _write_properties(context, new, directory, new.properties, lease)
             swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, shown))
     return Created(directory, written, shown.properties)
-
-
-def _require_free_id(context: Context, snapshot: Snapshot, table_id: TableId) -> None:
-    require_namespace(snapshot, table_id.namespace)
-    row = snapshot.get([str(table_id)]).get(str(table_id))
-    if row is not None and not row.is_home:
-        raise taken(table_id, row)
-    if not table_id.namespace and context.dir_listing and inspect_name(context, table_id.name).is_visible:
-        raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{table_directory(table_id.name)}'")
-
-
-@contextmanager
-def _claimed_row(
-    context: Context,
-    table_id: TableId,
-    dropped: Row,
-    row: Row,
-    plan: Callable[[Snapshot, Row], Change],
-    lease: Lease,
-) -> Iterator[Claim]:
-    """Hold a create's claim on a row for the block, and give it back if that fails, whatever stops it.
-
-    Raises:
-        SwapLostError: another client changed the row first.
-    """
-    claimed = False
-    try:
-        swap_row(context, dropped, plan)
-        claimed = True
-        yield Claim(context, str(table_id), lease, None, row)
-    except BaseException as failure:
-        definite = isinstance(failure, RelanceError) and not isinstance(failure, ServiceUnavailableError)
-        with suppress(RelanceError):
-            if claimed and definite:
-                control = control_of(row)
-                assert control is not None  # it is a claim
-                give_row_back(context, row, control)
-            elif not definite:
-                end_row_create(context, row, patient=False)
-        raise
 
 
 def declare(
@@ -955,25 +896,20 @@ def _declare_once(
             return None
         raise taken(table_id, place.row)
     home = place.home
-    if home is not None and home.situation is not Situation.PURGING and not _settle_home(context, home):
-        return None
-    untouched = home is not None and state_of(home.marked) not in {
-        State.DELETED,
-        State.PURGED,
-        State.REVIVING,
-        State.PURGING,
-    }
-    if home is not None and home.is_live:
-        raise already_exists(context, home)
-    if home is not None and untouched and place.generation is None:
-        check_location(home.directory)
-        return _reserve_home(context, place, home, properties)
+    if home is not None:
+        if home.situation is not Situation.PURGING and not _settle_home(context, home):
+            return None
+        if home.is_live:
+            raise already_exists(context, home)
+        if state_of(home.marked) in {None, State.CLEARED, State.WRITING}:
+            check_location(home.directory)
+            return _reserve_home(context, place, home, properties)
     if context.manifest is not None:
         check_location(None)
         return _declare_elsewhere(context, table_id, properties)
     assert home is not None  # without a manifest every table is in its home directory
     check_location(home.directory)
-    return _declare_over_tombstone(context, place, home)
+    return _declare_over_tombstone(context, home)
 
 
 def _reserve_home(context: Context, place: _Place, home: NameSnapshot, properties: dict[str, str]) -> str:
@@ -992,12 +928,7 @@ def _reserve_home(context: Context, place: _Place, home: NameSnapshot, propertie
         now = inspect_name(context, name)
         if now.has_versions or not _is_unchanged(home, now):
             raise ConcurrentModificationError("another client changed it at the same time")
-        try:
-            state = HomeState(visible=True, hidden=False)
-            sync(context, name, place.snapshot, state, properties=properties or None)
-        except NameTakenError:
-            _drop_again(context, name)
-            raise
+        _publish(context, place, name, properties)
     return home.directory
 
 
@@ -1019,7 +950,7 @@ def _declare_elsewhere(context: Context, table_id: TableId, properties: dict[str
     return directory
 
 
-def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot) -> str:
+def _declare_over_tombstone(context: Context, home: NameSnapshot) -> str:
     """Declare a name in V1 whose table was purged; a dropped one is refused.
 
     A declare has no end: the client writes on its own and does not tell. Clearing a drop's marker for
@@ -1033,10 +964,8 @@ def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot)
         raise busy(context, name, marked)
     if marked is None or not is_purged(marked):
         raise already_exists(context, home)
-    before = marked if marked.state is State.PURGED else None
-    began = (
-        marked.time if before is not None else marked.control.before.since if marked.control.before else None
-    )
+    before = marked.control.before
+    began = marked.time if before is None else before.since
     if began is None or context.store_now() < from_seconds(began) + context.timing.late:
         raise TableAlreadyExistsError(
             f"table id '{name}' was purged, but a create that started before its drop may still be in "
@@ -1044,10 +973,10 @@ def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot)
         )
     require_replace(context.storage, to_do="redeclaring a purged table")
     if marked.state is State.REVIVING:
-        wait_for_holder(context, name, marked)
+        Claim(context, name, Lease(context, 0.0), marked).wait()
     lease = begin_lease(context)
     control = reviving(marked, new_nonce(), context.timing)
-    with _claimed(context, name, control, over=marked) as claim:
+    with _claimed_home(context, name, control, over=marked) as claim:
         if not inspect_name(context, name).is_empty:
             raise TableAlreadyExistsError(
                 f"table id '{name}' was purged, but new files have appeared since: delete them with "
@@ -1056,7 +985,6 @@ def _declare_over_tombstone(context: Context, place: _Place, home: NameSnapshot)
         put_sign(context.storage, name, DECLARED_SUFFIX)
         lease.require(name)
         create_once(context.storage, table_file(name, RESERVED_FILE), f"reserved {new_nonce()}".encode())
-        before_id = control.before.id if control.before is not None else ""
         with after_effect(name, "was declared"):
-            swap_file(context, name, cleared(undid=before_id, fence=control.fence), over=claim)
+            swap_file(context, name, revived(control, fence=control.fence), over=claim)
     return home.directory

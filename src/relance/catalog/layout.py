@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -30,6 +30,7 @@ from relance.catalog.states import (
     is_format_1,
     is_purged,
     situation,
+    state_of,
 )
 from relance.clock import Clock
 from relance.errors import (
@@ -187,6 +188,12 @@ def list_manifests(
     return manifests
 
 
+def newest_manifest(storage: ObjectStorage, directory: str) -> ManifestFile | None:
+    """Return the latest version of a table."""
+    manifests = list_manifests(storage, directory, None)
+    return manifests[-1] if manifests else None
+
+
 def _manifests_among(files: Iterable[ObjectInfo]) -> list[ManifestFile]:
     manifests = ((version_of(info.key.rpartition("/")[2]), info) for info in files)
     known = [ManifestFile(version, info) for version, info in manifests if version is not None]
@@ -261,11 +268,6 @@ class NameSnapshot:
         return self.reserved and not self.has_versions
 
     @property
-    def is_short(self) -> bool:
-        """Whether the arbiter hides nothing, as its size tells."""
-        return self.control is None or self.control.size <= SHORT_MAX_BYTES
-
-    @property
     def version(self) -> int:
         """The latest version; 0 when there is none."""
         return self.newest.version if self.newest is not None else 0
@@ -292,28 +294,20 @@ def inspect_name(
     """
     for _ in range(_ATTEMPTS):
         page = _page(catalog, name, versions=versions, signs=bodies is not Bodies.NEEDED)
-        hidden = not page.is_short or page.marker is not None
-        if bodies is Bodies.NEEDED or (bodies is Bodies.HIDDEN and not hidden):
-            decided = _decide_by_size(page)
+        decided = _by_size(page.control, page.marker)
+        if bodies is Bodies.NEEDED or (bodies is Bodies.HIDDEN and decided is Situation.VISIBLE):
+            if not (page.has_versions or page.reserved):
+                return page  # nothing is there, whatever arbiter and marker say
             if decided is not None:
-                return decided
+                return replace(page, situation=decided)
         snapshot = _read_bodies(catalog, page)
         if snapshot is not None:
             return snapshot
     raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
 
 
-def _decide_by_size(page: NameSnapshot) -> NameSnapshot | None:
-    """Return the snapshot with its situation, or None if that takes the bodies."""
-    if not (page.has_versions or page.reserved):
-        return page  # nothing is there, whatever arbiter and marker say
-    decided = _by_size(page.control, page.marker)
-    if decided is Situation.VISIBLE:
-        return page
-    return None if decided is None else replace(page, situation=decided)
-
-
 def _by_size(control: ObjectInfo | None, marker: ObjectInfo | None) -> Situation | None:
+    """Return what names, sizes and times decide about a table; None if that takes the bodies."""
     short = control is None or control.size <= SHORT_MAX_BYTES
     if short and marker is None:
         return Situation.VISIBLE
@@ -339,48 +333,33 @@ def _read_bodies(catalog: Surroundings, page: NameSnapshot) -> NameSnapshot | No
         if mark is None:
             return None
     if page.control is not None:
-        marked = _read_listed(catalog, page.name, page.control)
+        marked = read_control(catalog, page.name, page.control)
         if marked is None:
             return None
     elif page.marker is not None and read_control(catalog, page.name) is not None:
         return None
     if older and is_deleted(marked):
         # A marker that is not younger than the arbiter belongs to it: its body says nothing more.
-        return replace(page, marked=marked, situation=_of_deleted(marked))
+        purging = state_of(marked) is State.PURGING
+        return replace(page, marked=marked, situation=Situation.PURGING if purging else Situation.DROPPED)
     if older and page.marker is not None:
         mark = read_mark(catalog, page.name, page.marker)
         if mark is None:
             return None
-    hides_ours = False
+    hides_ours = page.reserved
     if is_purged(marked) and page.has_versions:
         hides_ours = not catalog.has_foreign_version(page.directory)
-    elif is_purged(marked):
-        hides_ours = page.reserved
     return replace(
         page,
         marked=marked,
         mark=mark,
         situation=situation(marked, mark, catalog.timing),
-        shows_nothing=hides_ours,
+        shows_nothing=is_purged(marked) and hides_ours,
     )
 
 
-def _of_deleted(marked: Marked | None) -> Situation:
-    return Situation.PURGING if marked is not None and marked.state is State.PURGING else Situation.DROPPED
-
-
-def _read_listed(catalog: Surroundings, name: str, listed: ObjectInfo) -> Marked | None:
-    try:
-        stored = catalog.storage.read(name + CONTROL_SUFFIX)
-    except KeyNotFoundError:
-        return None
-    if stored.e_tag != listed.e_tag or len(stored.body) != listed.size:
-        return None
-    return Marked(decode_control(stored.body, name=name), stored.version, _time(catalog, stored.modified))
-
-
-def read_control(catalog: Surroundings, name: str) -> Marked | None:
-    """Return the arbiter of a root name, or None when there is none.
+def read_control(catalog: Surroundings, name: str, listed: ObjectInfo | None = None) -> Marked | None:
+    """Return the arbiter of a root name; None when there is none, or no longer the one that was listed.
 
     Raises:
         InvalidTableStateError: it cannot be understood.
@@ -389,22 +368,24 @@ def read_control(catalog: Surroundings, name: str) -> Marked | None:
         stored = catalog.storage.read(name + CONTROL_SUFFIX)
     except KeyNotFoundError:
         return None
+    if listed is not None and (stored.e_tag != listed.e_tag or len(stored.body) != listed.size):
+        return None
     return Marked(decode_control(stored.body, name=name), stored.version, _time(catalog, stored.modified))
 
 
-def read_mark(catalog: Surroundings, name: str, listed: ObjectInfo | None = None) -> Mark | None:
-    """Return the marker of a root name; None when there is none, or no longer the one that was listed.
+def read_mark(catalog: Surroundings, name: str, listed: ObjectInfo) -> Mark | None:
+    """Return the marker of a root name; None when it is no longer the one that was listed.
 
     Raises:
         InvalidTableStateError: it was written by the first format.
     """
-    if listed is not None and listed.size > BODY_MAX_BYTES:
+    if listed.size > BODY_MAX_BYTES:
         return Mark(modified=_time(catalog, listed.modified))  # no marker is that long: its body is not read
     try:
         stored = catalog.storage.read(name + MARKER_SUFFIX)
     except KeyNotFoundError:
         return None
-    if listed is not None and stored.e_tag != listed.e_tag:
+    if stored.e_tag != listed.e_tag:
         return None
     if is_format_1(stored.body):
         raise old_format(catalog.storage)
@@ -420,27 +401,48 @@ def _page(catalog: Surroundings, name: str, *, versions: bool, signs: bool) -> N
     page = None
     if storage.lists_in_order and not catalog.memory.is_large:
         page = _page_in_order(catalog, name)
-    if page is None:
+    if page is None and storage.cheap_lookups:
         page = _page_in_parts(storage, name, versions=versions, signs=signs)
-    elif versions and page.has_versions and page.newest is None:
-        page = replace(page, newest=_newest(storage, page.directory))
-    return _at_store(catalog, page)
-
-
-def _at_store(catalog: Surroundings, page: NameSnapshot) -> NameSnapshot:
+    elif page is None:
+        page = _page_in_small_requests(storage, name, versions=versions)
     newest = page.newest
-    if page.control is None and page.marker is None and newest is None:
-        return page
+    if versions and page.has_versions and newest is None:
+        newest = newest_manifest(storage, page.directory)
+    if newest is not None:
+        newest = replace(newest, info=_timed(catalog, newest.info))
     return replace(
         page,
-        control=_timed(catalog, page.control),
-        marker=_timed(catalog, page.marker),
-        newest=None if newest is None else ManifestFile(newest.version, _timed(catalog, newest.info)),  # type: ignore[arg-type]  # not None
+        control=None if page.control is None else _timed(catalog, page.control),
+        marker=None if page.marker is None else _timed(catalog, page.marker),
+        newest=newest,
     )
 
 
-def _timed(catalog: Surroundings, info: ObjectInfo | None) -> ObjectInfo | None:
-    return None if info is None else replace(info, modified=_time(catalog, info.modified))
+def _timed(catalog: Surroundings, info: ObjectInfo) -> ObjectInfo:
+    return replace(info, modified=_time(catalog, info.modified))
+
+
+def _snapshot(
+    name: str,
+    control: ObjectInfo | None,
+    marker: ObjectInfo | None,
+    present: Container[str],
+    newest: ManifestFile | None,
+    *,
+    has_versions: bool,
+    is_empty: bool,
+) -> NameSnapshot:
+    return NameSnapshot(
+        name=name,
+        control=control,
+        marker=marker,
+        signs=frozenset(suffix for suffix in SIGNS if name + suffix in present),
+        has_versions=has_versions,
+        newest=newest,
+        reserved=table_file(name, RESERVED_FILE) in present,
+        deregistered=table_file(name, DEREGISTERED_FILE) in present,
+        is_empty=is_empty,
+    )
 
 
 def _page_in_order(catalog: Surroundings, name: str) -> NameSnapshot | None:
@@ -464,16 +466,15 @@ def _page_in_order(catalog: Surroundings, name: str) -> NameSnapshot | None:
         page, last = rest, rest.objects[-1].key if rest.objects else ""
     manifests = _manifests_among(info for key, info in files.items() if key.startswith(versions))
     all_listed = page.is_last or not last.startswith(versions)
-    return NameSnapshot(
-        name=name,
-        control=files.get(name + CONTROL_SUFFIX),
-        marker=files.get(name + MARKER_SUFFIX),
-        signs=frozenset(suffix for suffix in SIGNS if name + suffix in files),
+    # The newest sorts first in the one naming scheme, and anywhere in the other.
+    is_newest = bool(manifests) and (all_listed or _sorts_first(manifests[-1]))
+    return _snapshot(
+        name,
+        files.get(name + CONTROL_SUFFIX),
+        files.get(name + MARKER_SUFFIX),
+        files,
+        manifests[-1] if is_newest else None,
         has_versions=bool(manifests),
-        # The newest sorts first in the one naming scheme, and anywhere in the other.
-        newest=manifests[-1] if manifests and (all_listed or _sorts_first(manifests[-1])) else None,
-        reserved=table_file(name, RESERVED_FILE) in files,
-        deregistered=table_file(name, DEREGISTERED_FILE) in files,
         is_empty=not any(key.startswith(inside) for key in files),
     )
 
@@ -484,33 +485,23 @@ def _sorts_first(file: ManifestFile) -> bool:
 
 def _page_in_parts(storage: ObjectStorage, name: str, *, versions: bool, signs: bool) -> NameSnapshot:
     """Return what several requests show, in this order: arbiter, marker, directory."""
-    if not storage.cheap_lookups:
-        return _page_in_small_requests(storage, name, versions=versions)
     directory = table_directory(name)
     beside = [name + CONTROL_SUFFIX, name + MARKER_SUFFIX]
     first = manifest_key(directory, None, 1, NamingScheme.V2)
-    reserved, deregistered = table_file(name, RESERVED_FILE), table_file(name, DEREGISTERED_FILE)
-    inside = [first, reserved, deregistered, *(name + suffix for suffix in SIGNS if signs)]
+    files = [table_file(name, RESERVED_FILE), table_file(name, DEREGISTERED_FILE)]
+    inside = [first, *files, *(name + suffix for suffix in SIGNS if signs)]
     control = marker = None
     present = storage.which_exist([*beside, *inside])
     if not present.isdisjoint(beside):
         control, marker = (_head(storage, key) for key in beside)
         present = storage.which_exist(inside)
     # Most tables still have their first version; a folder of many need not be read then.
-    manifests = list_manifests(storage, directory, None) if versions or first not in present else []
-    has_versions = bool(manifests) or (first in present and not versions)
-    occupied = has_versions or reserved in present or deregistered in present
-    return NameSnapshot(
-        name=name,
-        control=control,
-        marker=marker,
-        signs=frozenset(suffix for suffix in SIGNS if name + suffix in present),
-        has_versions=has_versions,
-        newest=manifests[-1] if manifests else None,
-        reserved=reserved in present,
-        deregistered=deregistered in present,
-        is_empty=not occupied and not storage.which_exist([f"{directory}/"]),
-    )
+    looked = versions or first not in present
+    newest = newest_manifest(storage, directory) if looked else None
+    has_versions = newest is not None or not looked
+    occupied = has_versions or not present.isdisjoint(files)
+    is_empty = not occupied and not storage.which_exist([f"{directory}/"])
+    return _snapshot(name, control, marker, present, newest, has_versions=has_versions, is_empty=is_empty)
 
 
 def _page_in_small_requests(storage: ObjectStorage, name: str, *, versions: bool) -> NameSnapshot:
@@ -519,18 +510,16 @@ def _page_in_small_requests(storage: ObjectStorage, name: str, *, versions: bool
     control = _head(storage, name + CONTROL_SUFFIX)
     marker = _head(storage, name + MARKER_SUFFIX)
     level = storage.list_level(directory)
-    files = {info.key for info in level.files}
+    present = {info.key for info in level.files} | {name + suffix for suffix in SIGNS}
     has_versions = VERSIONS_DIRECTORY in level.directories
-    manifests = list_manifests(storage, directory, None) if versions and has_versions else []
-    return NameSnapshot(
-        name=name,
-        control=control,
-        marker=marker,
-        signs=frozenset(SIGNS),
-        has_versions=bool(manifests) if versions else has_versions,
-        newest=manifests[-1] if manifests else None,
-        reserved=table_file(name, RESERVED_FILE) in files,
-        deregistered=table_file(name, DEREGISTERED_FILE) in files,
+    newest = newest_manifest(storage, directory) if versions and has_versions else None
+    return _snapshot(
+        name,
+        control,
+        marker,
+        present,
+        newest,
+        has_versions=newest is not None if versions else has_versions,
         is_empty=not level.files and not level.directories,
     )
 
@@ -540,11 +529,6 @@ def _head(storage: ObjectStorage, key: str) -> ObjectInfo | None:
         return storage.head(key)
     except KeyNotFoundError:
         return None
-
-
-def _newest(storage: ObjectStorage, directory: str) -> ManifestFile | None:
-    manifests = list_manifests(storage, directory, None)
-    return manifests[-1] if manifests else None
 
 
 # All names.
@@ -573,19 +557,15 @@ class RootListing:
 
     def doubtful(self) -> frozenset[str]:
         """Return the names whose bodies have to be read: their sizes and times do not decide."""
-        return frozenset(
-            name
-            for name in self.directories
-            if _by_size(self.controls.get(name), self.markers.get(name)) is None
-        )
+        return self._decided(None)
 
     def shown_by_size(self) -> frozenset[str]:
         """Return the names that neither arbiter nor marker hide, as far as that shows without bodies."""
-        return frozenset(
-            name
-            for name in self.directories
-            if _by_size(self.controls.get(name), self.markers.get(name)) is Situation.VISIBLE
-        )
+        return self._decided(Situation.VISIBLE)
+
+    def _decided(self, wanted: Situation | None) -> frozenset[str]:
+        sizes = ((name, self.controls.get(name), self.markers.get(name)) for name in self.directories)
+        return frozenset(name for name, *infos in sizes if _by_size(*infos) is wanted)
 
     def hidden(self) -> frozenset[str]:
         """Return the names with a marker, or with an arbiter that may hide them."""
@@ -597,13 +577,12 @@ class RootListing:
         return frozenset(name for name, info in self.controls.items() if info.size > TOMBSTONE_MAX_BYTES)
 
 
-def list_root(catalog: Surroundings) -> RootListing:
-    """List the root once and sort its entries by name; what is of none of the kinds is not ours."""
-    return sort_level(catalog, catalog.storage.list_level(""))
+def list_root(catalog: Surroundings, level: Level | None = None) -> RootListing:
+    """Sort the entries of the root's top level by name; what is of none of the kinds is not ours.
 
-
-def sort_level(catalog: Surroundings, level: Level) -> RootListing:
-    """Return what one listing of the root shows."""
+    `level` is that level, if the caller has listed it.
+    """
+    level = catalog.storage.list_level("") if level is None else level
     controls: dict[str, ObjectInfo] = {}
     markers: dict[str, ObjectInfo] = {}
     signs: dict[str, set[str]] = {suffix: set() for suffix in SIGNS}
@@ -620,8 +599,7 @@ def sort_level(catalog: Surroundings, level: Level) -> RootListing:
         elif suffix in signs:
             signs[suffix].add(stem)
         else:
-            timed = replace(info, modified=_time(catalog, info.modified))
-            (controls if suffix == CONTROL_SUFFIX else markers)[stem] = timed
+            (controls if suffix == CONTROL_SUFFIX else markers)[stem] = _timed(catalog, info)
     homes = {name for name in level.directories if name.endswith(TABLE_SUFFIX)}
     names = (name.removesuffix(TABLE_SUFFIX) for name in homes)
     suffixes = (CONTROL_SUFFIX, MARKER_SUFFIX, *SIGNS)
@@ -647,21 +625,26 @@ def list_names(catalog: Surroundings, *, include_declared: bool) -> list[str]:
     shows among all keys; where only the top level is listed, all directories are looked into now and then.
     """
     storage = catalog.storage
-    there = _small_root(catalog)
-    listing = list_root(catalog) if there is None else sort_level(catalog, there.level)
+    level, paths = _whole_root(catalog) or (None, None)
+    listing = list_root(catalog, level)
     names = listing.shown_by_size() | visible_among(catalog, listing.doubtful())
     which_exist = _unreadable_shown(storage) if storage.cheap_lookups else storage.which_exist
     unfinished = foreign = names  # as far as looking inside costs next to nothing, nothing is left to signs
-    if there is not None:
-        which_exist = there.which_exist
-    elif not storage.cheap_lookups:
+    if paths is None and not storage.cheap_lookups:
         nested = _look_inside_if_due(catalog, listing)
         if nested is not None:
-            which_exist = nested.which_exist
+            paths = nested.paths
         else:
-            unfinished = names & _perhaps_without_version(listing, include_declared=include_declared)
+            unfinished = names & listing.signs[CREATING_SUFFIX]
+            if not include_declared:
+                unfinished |= names & listing.signs[DECLARED_SUFFIX]
             foreign = names & listing.signs[DEREGISTERED_SUFFIX]
-    visible = names - _without_table(which_exist, unfinished, include_declared=include_declared)
+    if paths is not None:
+        which_exist = paths.intersection
+    without = unfinished - _with(which_exist, unfinished, f"{VERSIONS_DIRECTORY}/")
+    if include_declared:
+        without -= _with(which_exist, without, RESERVED_FILE)
+    visible = names - without
     return sorted(visible - _with(which_exist, foreign & visible, DEREGISTERED_FILE), key=str.encode)
 
 
@@ -688,42 +671,13 @@ def _unreadable_shown(storage: ObjectStorage) -> _WhichExist:
     return which_exist
 
 
-def _perhaps_without_version(listing: RootListing, *, include_declared: bool) -> frozenset[str]:
-    creating, declared = listing.signs[CREATING_SUFFIX], listing.signs[DECLARED_SUFFIX]
-    return creating if include_declared else creating | declared
-
-
-def _without_table(
-    which_exist: _WhichExist, names: frozenset[str], *, include_declared: bool
-) -> frozenset[str]:
-    left = names - _with(which_exist, names, f"{VERSIONS_DIRECTORY}/")
-    return left - _with(which_exist, left, RESERVED_FILE) if include_declared else left
-
-
 def _with(which_exist: _WhichExist, names: frozenset[str], file: str) -> frozenset[str]:
     files = {table_file(name, file): name for name in names}
     return frozenset(files[path] for path in which_exist(list(files)))
 
 
-@dataclass(frozen=True, slots=True)
-class _SmallRoot:
-    """All keys of a root that one page holds."""
-
-    objects: tuple[ObjectInfo, ...]
-    paths: frozenset[str]
-
-    @property
-    def level(self) -> Level:
-        """The top level, as a listing of it would show it."""
-        directories = dict.fromkeys(info.key.partition("/")[0] for info in self.objects if "/" in info.key)
-        return Level(tuple(directories), tuple(info for info in self.objects if "/" not in info.key))
-
-    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
-        return self.paths.intersection(paths)
-
-
-def _small_root(catalog: Surroundings) -> _SmallRoot | None:
-    """Return all keys of the root if one page holds them; whether it does is tried once."""
+def _whole_root(catalog: Surroundings) -> tuple[Level, frozenset[str]] | None:
+    """Return the top level of the root, and all keys and folders, if one page holds them; tried once."""
     storage, memory = catalog.storage, catalog.memory
     if storage.cheap_lookups or not storage.lists_in_order or memory.needs_pages:
         return None
@@ -733,7 +687,9 @@ def _small_root(catalog: Surroundings) -> _SmallRoot | None:
         return None
     keys = [info.key.split("/") for info in page.objects]
     folders = {"/".join(parts[:count]) + "/" for parts in keys for count in range(1, len(parts))}
-    return _SmallRoot(page.objects, frozenset(folders | {info.key for info in page.objects}))
+    directories = dict.fromkeys(parts[0] for parts in keys if len(parts) > 1)
+    level = Level(tuple(directories), tuple(info for info in page.objects if "/" not in info.key))
+    return level, frozenset(folders | {info.key for info in page.objects})
 
 
 LOOK_INSIDE_EVERY = timedelta(minutes=10)
@@ -748,20 +704,17 @@ class NestedFiles:
     names: frozenset[str]
     paths: frozenset[str]
 
-    def which_exist(self, paths: Sequence[str]) -> frozenset[str]:
-        return self.paths.intersection(paths)
-
     @property
     def with_versions(self) -> frozenset[str]:
-        return _with(self.which_exist, self.names, f"{VERSIONS_DIRECTORY}/")
+        return _with(self.paths.intersection, self.names, f"{VERSIONS_DIRECTORY}/")
 
     @property
     def declared(self) -> frozenset[str]:
-        return _with(self.which_exist, self.names, RESERVED_FILE) - self.with_versions
+        return _with(self.paths.intersection, self.names, RESERVED_FILE) - self.with_versions
 
     @property
     def deregistered(self) -> frozenset[str]:
-        return _with(self.which_exist, self.names, DEREGISTERED_FILE)
+        return _with(self.paths.intersection, self.names, DEREGISTERED_FILE)
 
 
 def nested_files(storage: ObjectStorage, names: frozenset[str]) -> NestedFiles:
@@ -787,13 +740,9 @@ def _look_inside_if_due(catalog: Surroundings, listing: RootListing) -> NestedFi
         memory.nested = None
     nested = nested_files(storage, listing.directories)
     if listing.is_flagged and not memory.may_not_write:
-        try:
+        with _on_the_side(memory):
             sign_nested_files(storage, nested, listing)
             renew_flag(storage)
-        except PermissionDeniedError:
-            memory.may_not_write = True
-        except RelanceError:
-            pass  # the next listing does it
     if listing.is_flagged and memory.may_not_write:
         memory.nested = nested
         memory.nested_until = catalog.clock.monotonic() + LOOK_INSIDE_EVERY.total_seconds()
@@ -821,6 +770,17 @@ def visible_among(catalog: Surroundings, names: Iterable[str]) -> frozenset[str]
 # Reservations, signs and the root's flag.
 
 
+@contextmanager
+def _on_the_side(memory: Memory) -> Iterator[None]:
+    """Make a change that nobody asked for: if it fails the next look makes it, unless it is not allowed."""
+    try:
+        yield
+    except PermissionDeniedError:
+        memory.may_not_write = True
+    except RelanceError:
+        pass
+
+
 def sign_nested_files(storage: ObjectStorage, nested: NestedFiles, listing: RootListing) -> None:
     """Write the signs that are missing for what lies inside tables; remove those of tables with data."""
     for name in sorted(nested.deregistered - listing.signs[DEREGISTERED_SUFFIX]):
@@ -836,24 +796,16 @@ def sign_deregistered(catalog: Surroundings, home: NameSnapshot) -> None:
     """Have listings know of a table that another client deregistered."""
     if DEREGISTERED_SUFFIX in home.signs or catalog.storage.cheap_lookups or catalog.memory.may_not_write:
         return
-    try:
+    with _on_the_side(catalog.memory):
         put_sign(catalog.storage, home.name, DEREGISTERED_SUFFIX)
-    except PermissionDeniedError:
-        catalog.memory.may_not_write = True
-    except RelanceError:
-        pass  # the next look does it
 
 
 def end_reservation(catalog: Surroundings, directory: str) -> None:
     """Remove the file that declares a table, which has a version now. Nobody depends on it any more."""
     if catalog.memory.may_not_write:
         return
-    try:
+    with _on_the_side(catalog.memory):
         catalog.storage.delete(f"{directory}/{RESERVED_FILE}")
-    except PermissionDeniedError:
-        catalog.memory.may_not_write = True
-    except RelanceError:
-        pass  # the next look removes it
 
 
 def end_reservation_at_home(catalog: Surroundings, home: NameSnapshot) -> None:
@@ -870,12 +822,10 @@ def put_sign(storage: ObjectStorage, name: str, suffix: str) -> None:
         storage.create(name + suffix, b"")
 
 
-def remove_signs(
-    storage: ObjectStorage, *names: str, suffixes: Sequence[str] = SIGNS, also: Sequence[str] = ()
-) -> None:
+def remove_signs(storage: ObjectStorage, keys: Iterable[str]) -> None:
     """Remove signs and other keys; one that stays costs listings a look, which is no reason to fail."""
     with suppress(RelanceError):
-        storage.delete_many([*(name + suffix for name in names for suffix in suffixes), *also])
+        storage.delete_many(keys)
 
 
 _FLAG = json.dumps({"format": FORMAT, "nested_markers": "none"}).encode() + b"\n"

@@ -7,7 +7,7 @@ and marker decide, and a table in any other directory, about which its row decid
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -15,12 +15,14 @@ from datetime import datetime, timedelta
 from relance.catalog.arbiter import (
     ATTEMPTS,
     control_of,
+    home_row,
     home_rows,
     home_state,
     move_row,
     other_owner,
+    row_at,
     settle,
-    version_rows,
+    without,
 )
 from relance.catalog.context import FLAT, Context
 from relance.catalog.layout import (
@@ -31,6 +33,7 @@ from relance.catalog.layout import (
     inspect_name,
     list_manifests,
     list_root,
+    newest_manifest,
     sign_deregistered,
 )
 from relance.catalog.manifest.row import ObjectType, Row, user_properties
@@ -44,6 +47,7 @@ from relance.catalog.states import (
     is_dropped_again,
     is_purged,
     seconds,
+    state_of,
 )
 from relance.errors import (
     ConcurrentModificationError,
@@ -112,10 +116,6 @@ class Inside:
     has_versions: bool
     reserved: bool
 
-    @property
-    def only_declared(self) -> bool:
-        return not self.has_versions
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -131,7 +131,7 @@ class Found:
 
     def is_only_declared(self, storage: ObjectStorage) -> bool:
         """Tell whether the table has no version yet."""
-        return self.inside(storage).only_declared
+        return not self.inside(storage).has_versions
 
     def inside(self, storage: ObjectStorage) -> Inside:
         """Return whether the table has versions and whether it is declared, from one look."""
@@ -262,35 +262,37 @@ def find_table(
     Raises:
         TableNotFoundError: there is none, or it is hidden.
     """
+    manifest = context.manifest
+    if manifest is None:
+        return find_in(context, None, table_id, versions=versions)
     if not table_id.namespace and context.dir_listing:
         home = inspect_name(context, table_id.name, versions=versions)
-        if context.manifest is None:
-            if not home.is_visible:
-                raise not_found(context, NameState(table_id, None, None, home, ()))
-            return Found(table_id, home.directory, {}, home, has_row=False)
         # A few seconds of age do no harm: nobody who looks at both can get the name of a visible table.
-        if home.is_visible and other_owner(context.manifest.recent(), table_id.name) is None:
-            own = _home_row(context.manifest, table_id.name) if properties else None
-            shown = own.properties if own is not None else {}
-            return Found(table_id, home.directory, shown, home, has_row=own is not None)
-    assert context.manifest is not None  # without one, directories are listed and ids have one part
-    return find_in(context, context.manifest.latest(), table_id, versions=versions)
+        if home.is_visible and other_owner(manifest.recent(), table_id.name) is None:
+            own = _home_row(manifest, table_id.name) if properties else None
+            return _found_at_home(table_id, home, own)
+    return find_in(context, manifest.latest(), table_id, versions=versions)
 
 
-def find_in(context: Context, snapshot: Snapshot, table_id: TableId, *, versions: bool = False) -> Found:
+def _found_at_home(table_id: TableId, home: NameSnapshot, row: Row | None) -> Found:
+    properties = row.properties if row is not None else {}
+    return Found(table_id, home.directory, properties, home, has_row=row is not None)
+
+
+def find_in(
+    context: Context, snapshot: Snapshot | None, table_id: TableId, *, versions: bool = False
+) -> Found:
     """Return the visible table at one version of the manifest, which is older than the look at its home.
 
     Raises:
         TableNotFoundError: there is none, or it is hidden.
     """
-    row = snapshot.get([str(table_id)]).get(str(table_id))
+    row = row_at(snapshot, str(table_id))
     if home_counts(context, snapshot, table_id):
         home = inspect_name(context, table_id.name, versions=versions)
         if not home.is_visible:
             raise not_found(context, NameState(table_id, snapshot, None, home, ()))
-        rows = home_rows(snapshot, table_id.name)
-        shown = rows[0].properties if rows else {}
-        return Found(table_id, home.directory, shown, home, has_row=bool(rows))
+        return _found_at_home(table_id, home, home_row(snapshot, table_id.name))
     if row is None or row.object_type != ObjectType.TABLE or not row.is_visible:
         raise not_found(context, NameState(table_id, snapshot, row, None, ()))
     directory = require_directory(row)
@@ -315,12 +317,8 @@ def require_directory(row: Row) -> str:
 
 def _home_row(manifest: Manifest, name: str) -> Row | None:
     """Return the row of a table in its home directory, as it was a few seconds ago at most."""
-    recent = manifest.recent()
-    row = recent.get([name]).get(name)
-    if row is not None and row.is_home:
-        return row
-    rows = home_rows(manifest.latest(), name)
-    return rows[0] if rows else None
+    row = row_at(manifest.recent(), name)
+    return row if row is not None and row.is_home else home_row(manifest.latest(), name)
 
 
 def lance_properties(context: Context, home: NameSnapshot) -> dict[str, str]:
@@ -335,7 +333,7 @@ def lance_properties(context: Context, home: NameSnapshot) -> dict[str, str]:
     if newest is None and home.has_versions:
         if known is not None and now - known.seen < RECENT_SECONDS and not context.storage.cheap_lookups:
             return dict(known.properties)
-        newest = next(iter(reversed(list_manifests(context.storage, home.directory, None))), None)
+        newest = newest_manifest(context.storage, home.directory)
     if newest is None:
         return {}
     if known is None or known.newest != newest:
@@ -407,20 +405,18 @@ def state_of_name(context: Context, table_id: TableId, *, versions: bool = False
         InvalidTableStateError: the arbiter cannot be understood.
     """
     snapshot = context.latest()
-    row = None if snapshot is None else snapshot.get([str(table_id)]).get(str(table_id))
-    home, home_row = None, None
-    if snapshot is not None and not table_id.namespace:
-        rows = home_rows(snapshot, table_id.name)
-        home_row = rows[0] if rows else None
+    row = row_at(snapshot, str(table_id))
+    own = None if table_id.namespace else home_row(snapshot, table_id.name)
+    home = None
     # A dropped table stays in its home directory also when another object got the name.
-    if not table_id.namespace and (context.dir_listing or home_row is not None):
+    if not table_id.namespace and (context.dir_listing or own is not None):
         home = inspect_name(context, table_id.name, bodies=Bodies.ALL, versions=versions)
     if row is not None and row.is_home:
         row = None
-    generations = tuple(_in_order(_generations_of(context, snapshot, table_id, home, row)))
+    generations = tuple(in_order(_generations_of(context, snapshot, table_id, home, row)))
     if row is not None and home is not None and home.is_live:
         home = None  # the other object hides it
-    return NameState(table_id, snapshot, row, home, generations, home_row)
+    return NameState(table_id, snapshot, row, home, generations, own)
 
 
 def _generations_of(
@@ -462,9 +458,8 @@ def generation_at_home(context: Context, home: NameSnapshot, *, abandoned: bool 
     """
     table_id = TableId((), home.name)
     marked, mark = home.marked, home.mark
-    if abandoned and marked is not None and marked.state is State.PURGING:
-        pass  # whatever is left of it
-    elif home.situation is Situation.VISIBLE or not (home.has_versions or home.reserved):
+    is_left_over = abandoned and state_of(marked) is State.PURGING  # whatever it still has
+    if not is_left_over and (home.situation is Situation.VISIBLE or not (home.has_versions or home.reserved)):
         return None
     if marked is not None and marked.state in {State.DELETED, State.REVIVING, State.PURGING}:
         control = marked.control
@@ -529,10 +524,12 @@ def look_for_dropped(
 
     looks += map_at_once(context.storage, look, sorted(names))
     found = [each for each in looks if isinstance(each, Generation)]
-    return _in_order(found), [each for each in looks if isinstance(each, Unreadable)]
+    return in_order(found), [each for each in looks if isinstance(each, Unreadable)]
 
 
-def _in_order(generations: Sequence[Generation] | Iterator[Generation]) -> list[Generation]:
+def in_order(generations: Iterable[Generation]) -> list[Generation]:
+    """Return generations with the oldest drop first."""
+
     def age(generation: Generation) -> tuple[float, list[str], str]:
         dropped = _dropped_control(generation.control)
         at = generation.dropped_at or dropped.deleted_at
@@ -573,21 +570,15 @@ def newest_write(context: Context, generation: Generation) -> datetime | None:
     return context.clock.at_store(max(times)) if times else None
 
 
-def expires_at(context: Context, generation: Generation, written: datetime | None) -> datetime | None:
-    """Return from when a dropped table may be purged: its period begins with the last write after the drop.
-
-    None: the drop has no time by the store's clock yet.
-    """
-    if generation.dropped_at is None:
-        return None
-    begins = generation.dropped_at if written is None else max(generation.dropped_at, written)
-    due = period_end(begins + MARGIN, generation.ttl(context))
-    return datetime.max.replace(tzinfo=begins.tzinfo) if due is None else due
-
-
 def is_expired(context: Context, generation: Generation, written: datetime | None = None) -> bool:
-    """Tell whether the retention period ended; exact only with the time of the last write."""
-    due = expires_at(context, generation, written)
+    """Tell whether the retention period ended, which begins with the last write after the drop.
+
+    Exact only with the time of that write.
+    """
+    dropped = generation.dropped_at
+    if dropped is None:
+        return False  # it has no time by the store's clock yet
+    due = period_end(max(dropped, written or dropped) + MARGIN, generation.ttl(context))
     return due is not None and context.store_now() >= due
 
 
@@ -620,7 +611,7 @@ def require_namespace(snapshot: Snapshot, namespace: Sequence[str]) -> Row | Non
     if not namespace:
         return None
     object_id = DELIMITER.join(namespace)
-    row = snapshot.get([object_id]).get(object_id)
+    row = row_at(snapshot, object_id)
     if row is None or row.object_type != ObjectType.NAMESPACE or not row.is_visible:
         raise NamespaceNotFoundError(f"namespace '{object_id}'")
     return row
@@ -663,7 +654,7 @@ def require_row(context: Context, snapshot: Snapshot, table_id: TableId) -> Row:
     Raises:
         TableNotFoundError: there is none.
     """
-    row = snapshot.get([str(table_id)]).get(str(table_id))
+    row = row_at(snapshot, str(table_id))
     if row is None or row.object_type != ObjectType.TABLE or not row.is_visible or row.is_home:
         other = None if row is None or row.is_home else row
         raise not_found(context, NameState(table_id, snapshot, other, None, ()))
@@ -677,21 +668,18 @@ def taken(table_id: TableId, row: Row) -> TableAlreadyExistsError:
     return TableAlreadyExistsError(f"table id '{table_id}' exists at '{row.location}'")
 
 
-def require_free(context: Context, snapshot: Snapshot, table_id: TableId) -> None:
-    """Check that the table's namespace exists and nothing has its name; the home directory is looked at too.
+def home_row_at(snapshot: Snapshot, table_id: TableId) -> Row | None:
+    """Return the home row at a table's id, None if nothing is there; its namespace must exist.
 
     Raises:
         NamespaceNotFoundError: the namespace does not exist.
-        TableAlreadyExistsError: the name is taken.
+        TableAlreadyExistsError: another object has the name.
     """
     require_namespace(snapshot, table_id.namespace)
-    row = snapshot.get([str(table_id)]).get(str(table_id))
+    row = row_at(snapshot, str(table_id))
     if row is not None and not row.is_home:
         raise taken(table_id, row)
-    if row is not None or (not table_id.namespace and context.dir_listing):
-        home = inspect_name(context, table_id.name)
-        if home.is_live:
-            raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{home.directory}'")
+    return row
 
 
 # Giving names.
@@ -718,7 +706,7 @@ def remove_unknown(context: Context, directory: str) -> None:
         context.storage.prune(directory)
 
 
-def insert_row(context: Context, row: Row, *, check: Callable[[Snapshot], None] = lambda _: None) -> None:
+def insert_row(context: Context, row: Row) -> None:
     """Give a name to a table outside its home directory, where a dropped table stays as it is.
 
     Raises:
@@ -727,11 +715,7 @@ def insert_row(context: Context, row: Row, *, check: Callable[[Snapshot], None] 
     """
     manifest = context.require_manifest(to_do="adding a table")
 
-    def plan(snapshot: Snapshot) -> tuple[Change, None]:
-        check(snapshot)
-        return free_name(context, snapshot, row.parts, row), None
-
-    transact(manifest, plan)
+    transact(manifest, lambda snapshot: (free_name(context, snapshot, row.parts, row), None))
 
 
 def free_name(context: Context, snapshot: Snapshot, parts: Sequence[str], row: Row) -> Change:
@@ -748,17 +732,13 @@ def free_name(context: Context, snapshot: Snapshot, parts: Sequence[str], row: R
     def namespace_is_there(later: Snapshot) -> None:
         require_namespace(later, table_id.namespace)
 
-    require_namespace(snapshot, table_id.namespace)
-    there = snapshot.get([str(table_id)]).get(str(table_id))
-    if there is not None and not there.is_home:
-        raise taken(table_id, there)
+    there = home_row_at(snapshot, table_id)
     if table_id.namespace or (there is None and not context.dir_listing):
         return Change(added=(row,), checks=namespace_is_there)
-    home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN)
     for _ in range(ATTEMPTS):
+        home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN)
         if settle(context, home):
             break
-        home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN)
     else:
         raise ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
     if home.is_visible:
@@ -767,9 +747,7 @@ def free_name(context: Context, snapshot: Snapshot, parts: Sequence[str], row: R
     change = Change(added=(row,))
     for old in home_rows(snapshot, table_id.name):
         if not state.hidden:
-            removed = version_rows(snapshot, old.object_id, None).removed
-            change = Change((*change.removed, old.object_id, *removed), change.added)
+            change = change.plus(without(snapshot, [old]))
         elif not old.is_dropped:
-            moved = move_row(snapshot, old, old.dropped(state.deletion_id, None))
-            change = Change((*change.removed, *moved.removed), (*change.added, *moved.added))
+            change = change.plus(move_row(snapshot, old, old.dropped(state.deletion_id, None)))
     return change

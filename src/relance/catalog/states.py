@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from relance.clock import from_millis, to_millis
 from relance.errors import InvalidTableStateError
@@ -45,6 +45,7 @@ _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,23}")
 _ROW_ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,63}")
 """The first format gave ids of 24 characters, to which the drop of a namespace added the table's number."""
 
+_T = TypeVar("_T")
 _LONGEST_LEASE = timedelta(days=365)
 _FORMAT_1_SHORT = re.compile(rb"[0-9a-f]{24}(:[0-9a-zA-Z-]{1,31})?|(sweeping|writing) [0-9a-f]{24} \d{1,15}")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -157,6 +158,12 @@ class Control:
     by_store_clock: bool = False
     """In a manifest row: `deleted_at` is the store's time."""
 
+    @property
+    def origin(self) -> Control:
+        """What this claim was taken from."""
+        assert self.before is not None  # every claim says so
+        return self.before
+
 
 @dataclass(frozen=True, slots=True)
 class Marked:
@@ -241,9 +248,7 @@ def after_of(marked: Marked | None) -> int | None:
     """Return when the arbiter last left a dropped state."""
     if marked is None:
         return None
-    if marked.state is State.PURGED:
-        return marked.time
-    own = marked.control.after == OWN_TIME
+    own = marked.state is State.PURGED or marked.control.after == OWN_TIME
     return marked.time if own else marked.control.after
 
 
@@ -251,31 +256,18 @@ def fence_of(marked: Marked | None, timing: Timing) -> int | None:
     """Return until when a write that began before may still commit."""
     if marked is None or marked.state is State.PURGED:
         return None
-    if marked.state in {State.WRITING, State.REVIVING}:
-        return later(marked.control.fence, reach_of(marked, timing))
-    return marked.control.fence
-
-
-def reach_of(marked: Marked, timing: Timing) -> int | None:
-    """Return until when something sent under this claim may still take effect."""
-    if marked.modified is None:
-        return None
-    return seconds(marked.modified + timing.reach) + 1
-
-
-def later(one: int | None, other: int | None) -> int | None:
-    """Return the later of two times, either of which may be missing."""
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)
+    fence = marked.control.fence
+    if marked.state not in {State.WRITING, State.REVIVING} or marked.modified is None:
+        return fence
+    reach = seconds(marked.modified + timing.reach) + 1
+    return reach if fence is None else max(fence, reach)
 
 
 def plain(marked: Marked | None) -> Marked | None:
     """Return what the arbiter reads as: the claim of a create reads as what it was taken from."""
     if marked is None or marked.state is not State.REVIVING:
         return marked
-    assert marked.control.before is not None  # a claim says what it was taken from
-    return Marked(marked.control.before, marked.version, marked.modified)
+    return Marked(marked.control.origin, marked.version, marked.modified)
 
 
 def is_strict(marked: Marked, timing: Timing) -> bool:
@@ -318,14 +310,12 @@ def situation(marked: Marked | None, mark: Mark | None, timing: Timing) -> Situa
 
 def is_deleted(marked: Marked | None) -> bool:
     """Tell whether the arbiter says that the table is dropped or being purged."""
-    read_as = plain(marked)
-    return read_as is not None and read_as.state in {State.DELETED, State.PURGING}
+    return state_of(plain(marked)) in {State.DELETED, State.PURGING}
 
 
 def is_purged(marked: Marked | None) -> bool:
     """Tell whether a tombstone is there, which hides what Relance wrote."""
-    read_as = plain(marked)
-    return read_as is not None and read_as.state is State.PURGED
+    return state_of(plain(marked)) is State.PURGED
 
 
 # Bodies that follow from each other. Times that only the store knows are OWN_TIME.
@@ -394,9 +384,13 @@ def taken_over(over: Marked, timing: Timing) -> Control:
 
 def returned(claim: Control, *, fence: int | None) -> Control:
     """Return what a create's claim was taken from, as a new body."""
-    assert claim.before is not None  # a claim says what it was taken from
-    fence = fence if claim.before.state is State.DELETED else None
-    return replace(claim.before, nonce=new_nonce(), fence=fence)
+    fence = fence if claim.origin.state is State.DELETED else None
+    return replace(claim.origin, nonce=new_nonce(), fence=fence)
+
+
+def revived(claim: Control, *, fence: int | None) -> Control:
+    """Return what follows a create's claim once its version is there."""
+    return cleared(undid=claim.origin.id, fence=fence)
 
 
 def purging(over: Marked, timing: Timing, *, upto: int | None) -> Control:
@@ -445,27 +439,12 @@ def control_text(control: Control) -> str:
 
 
 def _fields(control: Control) -> dict[str, Any]:
-    fields: dict[str, Any] = {"state": control.state.value, "nonce": control.nonce}
-    optional: dict[str, Any] = {
-        "id": control.id,
-        "undid": control.undid,
-        "version": control.version or None,
-        "ttl_ms": _whole_millis(control.ttl),
-        "after_s": control.after,
-        "fence_s": control.fence,
-        "since_s": control.since,
-        "token": control.token,
-        "writers": list(control.writers),
-        "lease_ms": _whole_millis(control.lease),
-        "stopped": control.stopped or None,
-        "upto_s": control.upto,
-        "before": None if control.before is None else _fields(control.before),
-        "to": control.to,
-        "at": control.at,
-        "deleted_at_ms": None if control.deleted_at is None else to_millis(control.deleted_at),
-        "clock": "store" if control.by_store_clock else None,
+    optional = {
+        key: write(getattr(control, name))
+        for key, (name, write, _) in _FIELDS.items()
+        if getattr(control, name) != getattr(_EMPTY, name)
     }
-    return fields | {key: value for key, value in optional.items() if value not in (None, "", [])}
+    return {"state": control.state.value, "nonce": control.nonce, **optional}
 
 
 def decode_control(body: bytes, *, name: str, in_row: bool = False) -> Control:
@@ -489,9 +468,14 @@ def decode_control(body: bytes, *, name: str, in_row: bool = False) -> Control:
             "Nothing was changed; use the release that wrote it"
         )
     try:
-        return _decode_fields(fields, _ROW_ID if in_row else _ID)
+        control = _decode_fields(fields)
     except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as cause:
         raise _damaged(body, name) from cause
+    ids = _ROW_ID if in_row else _ID
+    for each in (control, control.before or control):
+        if not all(ids.fullmatch(deletion) for deletion in (each.undid, each.id) if deletion):
+            raise _damaged(body, name)
+    return control
 
 
 def _decode_short(text: str) -> Control:
@@ -503,50 +487,25 @@ def _decode_short(text: str) -> Control:
         state,
         match["nonce"],
         undid="" if match["undid"] == "-" else match["undid"],
-        after=OWN_TIME if match["after"] == "*" else _time(_from_base36(match["after"])),
-        fence=_time(_from_base36(match["fence"])),
+        after=OWN_TIME if match["after"] == "*" else _from_base36(match["after"]),
+        fence=_from_base36(match["fence"]),
         token=match["nonce"] if state is State.WRITING else "",
     )
 
 
-def _decode_fields(fields: Mapping[str, Any], ids: re.Pattern[str]) -> Control:
-    before = fields.get("before")
-    ttl, lease, deleted_at = fields.get("ttl_ms"), fields.get("lease_ms"), fields.get("deleted_at_ms")
-    control = Control(
-        state=State(str(fields["state"])),
-        nonce=_text(fields["nonce"]),
-        undid=_deletion_id(fields.get("undid", ""), ids),
-        after=_time(fields.get("after_s")),
-        fence=_time(fields.get("fence_s")),
-        id=_deletion_id(fields.get("id", ""), ids),
-        version=_whole(fields.get("version", 0)),
-        ttl=None if ttl is None else timedelta(milliseconds=_whole(ttl)),
-        since=_time(fields.get("since_s")),
-        token=_text(fields.get("token", "")),
-        writers=tuple(_text(token) for token in fields.get("writers", ())),
-        lease=None if lease is None else _lease(lease),
-        stopped=fields.get("stopped") is True,
-        upto=_time(fields.get("upto_s")),
-        before=None if before is None else _decode_before(before, ids),
-        to=_text(fields.get("to", "")),
-        at=_text(fields.get("at", "")),
-        deleted_at=None if deleted_at is None else from_millis(_whole(deleted_at)),
-        by_store_clock=fields.get("clock") == "store",
-    )
-    claimed = control.state in _CLAIMS
-    if claimed and (control.before is None or not control.token):
+def _decode_fields(fields: Mapping[str, Any]) -> Control:
+    known = {name: read(fields[key]) for key, (name, _, read) in _FIELDS.items() if key in fields}
+    control = Control(State(str(fields["state"])), _text(fields["nonce"]), **known)
+    if control.state in {State.REVIVING, State.PURGING} and (control.before is None or not control.token):
         raise ValueError("a claim needs a holder and a previous state")
     if control.state in {State.DELETED, State.PURGED} and not control.id:
         raise ValueError("a deletion needs an id")
     return control
 
 
-_CLAIMS = frozenset({State.REVIVING, State.PURGING})
-
-
-def _decode_before(fields: Mapping[str, Any], ids: re.Pattern[str]) -> Control:
+def _decode_before(fields: Mapping[str, Any]) -> Control:
     # No claim is taken from another one, which would need a state before it.
-    return _decode_fields({key: value for key, value in fields.items() if key != "before"}, ids)
+    return _decode_fields({key: value for key, value in fields.items() if key != "before"})
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -563,26 +522,21 @@ def encode_mark(mark: Mark) -> bytes:
 
 def decode_mark(body: bytes, modified: datetime | None) -> Mark:
     """Return what a marker says; any body that is not one of ours is one of another implementation."""
-    try:
-        fields = parse_json(body) if len(body) <= BODY_MAX_BYTES else {}
-    except ValueError:
-        fields = {}
-    if not isinstance(fields, dict):
-        fields = {}
-    ours = fields.get("relance")
-    deletion_id, after = (ours.get("id"), ours.get("after", "")) if isinstance(ours, dict) else (None, "")
-    if not (is_deletion_id(deletion_id) and (after == "" or is_deletion_id(after))):
-        deletion_id, after = None, ""
-    to, at = (ours.get("to"), ours.get("at")) if isinstance(ours, dict) and deletion_id else (None, None)
-    renamed = isinstance(to, str) and isinstance(at, str)
+    fields = _object(body)
+    relance = fields.get("relance")
+    ours = relance if isinstance(relance, dict) else {}
+    after = ours.get("after", "")
+    if not is_deletion_id(ours.get("id")) or not (after == "" or is_deletion_id(after)):
+        ours, after = {}, ""
+    renamed = isinstance(ours.get("to"), str) and isinstance(ours.get("at"), str)
     return Mark(
-        _readable_moment(fields.get("deleted_at_ms")),
-        _readable_ttl(fields.get("ttl_ms")),
-        deletion_id,
+        _readable(_moment, fields.get("deleted_at_ms")),
+        _readable(_period, fields.get("ttl_ms")),
+        ours.get("id"),
         after,
         modified,
-        to if isinstance(to, str) and renamed else "",
-        at if isinstance(at, str) and renamed else "",
+        ours["to"] if renamed else "",
+        ours["at"] if renamed else "",
     )
 
 
@@ -595,23 +549,22 @@ def is_format_1(body: bytes) -> bool:
     """Tell whether a marker was written by the first format, in which it meant other things as well."""
     if _FORMAT_1_SHORT.fullmatch(body):
         return True
+    fields = _object(body)
+    return fields.get("format") == 1 and "nonce" in fields
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a marker, an empty one if there is none."""
     try:
         fields = parse_json(body) if len(body) <= BODY_MAX_BYTES else None
     except ValueError:
-        return False
-    return isinstance(fields, dict) and fields.get("format") == 1 and "nonce" in fields
+        fields = None
+    return fields if isinstance(fields, dict) else {}
 
 
-def _readable_moment(value: object) -> datetime | None:
+def _readable(read: Callable[[object], _T], value: object) -> _T | None:
     try:
-        return from_millis(_whole(value))
-    except (ValueError, OverflowError):
-        return None
-
-
-def _readable_ttl(value: object) -> timedelta | None:
-    try:
-        return timedelta(milliseconds=_whole(value))
+        return read(value)
     except (ValueError, OverflowError):
         return None
 
@@ -635,30 +588,31 @@ def _base36(value: int | None) -> str:
 
 
 def _from_base36(text: str) -> int | None:
-    return None if text == _NO_TIME else int(text, 36)
+    return None if text == _NO_TIME else _time(int(text, 36))
 
 
-def _whole_millis(period: timedelta | None) -> int | None:
-    return None if period is None else period // timedelta(milliseconds=1)
+def _whole_millis(period: timedelta) -> int:
+    return period // timedelta(milliseconds=1)
 
 
-def _time(value: object) -> int | None:
-    if value is not None:
-        from_seconds(_whole(value))  # one that no calendar has raises
-    return value  # type: ignore[return-value]  # a whole number
+def _time(value: object) -> int:
+    from_seconds(_whole(value))  # one that no calendar has raises
+    return _whole(value)
 
 
-def _lease(millis: object) -> timedelta:
-    lease = timedelta(milliseconds=_whole(millis))
+def _moment(value: object) -> datetime:
+    return from_millis(_whole(value))
+
+
+def _period(value: object) -> timedelta:
+    return timedelta(milliseconds=_whole(value))
+
+
+def _lease(value: object) -> timedelta:
+    lease = _period(value)
     if lease > _LONGEST_LEASE:
         raise ValueError(f"not the lease of a claim: {lease}")
     return lease
-
-
-def _deletion_id(value: object, ids: re.Pattern[str]) -> str:
-    if value != "" and not (isinstance(value, str) and ids.fullmatch(value)):
-        raise ValueError(f"not a deletion id: {value!r}")
-    return str(value)
 
 
 def _whole(value: object) -> int:
@@ -677,3 +631,34 @@ def _text(value: object) -> str:
 def from_seconds(moment: int) -> datetime:
     """Return the moment that is so many seconds after the Unix epoch."""
     return from_millis(moment * 1000)
+
+
+def _as_is(value: object) -> object:
+    return value
+
+
+def _if_any(read: Callable[[Any], object]) -> Callable[[object], object]:
+    return lambda value: None if value is None else read(value)
+
+
+_EMPTY = Control(State.CLEARED, "")
+_FIELDS: Mapping[str, tuple[str, Callable[[Any], object], Callable[[Any], Any]]] = {
+    "id": ("id", _as_is, _text),
+    "undid": ("undid", _as_is, _text),
+    "version": ("version", _as_is, _whole),
+    "ttl_ms": ("ttl", _whole_millis, _if_any(_period)),
+    "after_s": ("after", _as_is, _if_any(_time)),
+    "fence_s": ("fence", _as_is, _if_any(_time)),
+    "since_s": ("since", _as_is, _if_any(_time)),
+    "token": ("token", _as_is, _text),
+    "writers": ("writers", _as_is, lambda tokens: tuple(_text(token) for token in tokens)),
+    "lease_ms": ("lease", _whole_millis, _if_any(_lease)),
+    "stopped": ("stopped", _as_is, lambda value: value is True),
+    "upto_s": ("upto", _as_is, _if_any(_time)),
+    "before": ("before", _fields, _if_any(_decode_before)),
+    "to": ("to", _as_is, _text),
+    "at": ("at", _as_is, _text),
+    "deleted_at_ms": ("deleted_at", to_millis, _if_any(_moment)),
+    "clock": ("by_store_clock", lambda _: "store", lambda value: value == "store"),
+}
+"""The optional fields of a body in their order: the attribute, how it is written, how it is read."""

@@ -159,7 +159,7 @@ def describe_table(context: Context, request: DescribeTableRequest) -> DescribeT
     location = context.location_of(found.directory)
     detailed = bool(request.load_detailed_metadata)
     inside = found.inside(context.storage) if request.check_declared or detailed else None
-    declared = None if inside is None else inside.only_declared
+    declared = None if inside is None else not inside.has_versions
     fields: dict[str, Any] = {}
     pinned = request.version is not None or request.tag is not None or request.branch is not None
     if pinned or (detailed and not declared):

@@ -245,7 +245,7 @@ def _without_marker_decides() -> dict[str, Any]:
     real = original("guard.find_in")
 
     def find_in(context: Any, snapshot: Any, table_id: Any, *, versions: bool = False) -> Found:
-        row = snapshot.get([str(table_id)]).get(str(table_id))
+        row = None if snapshot is None else snapshot.get([str(table_id)]).get(str(table_id))
         if context.dir_listing or row is None or not row.is_home:
             found: Found = real(context, snapshot, table_id, versions=versions)
             return found
@@ -612,7 +612,7 @@ GUARDS = (
     ),
     Guard(
         "body-last",
-        lambda: {"guard.read_listed": lambda context, name, listed: read_control(context, name)},
+        lambda: {"guard.read_listed": lambda context, name, listed=None: read_control(context, name)},
         (case("late M", "purge/1", "drop/c", budget=NO_FAULT),),
     ),
     Guard(

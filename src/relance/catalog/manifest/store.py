@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -97,6 +97,10 @@ class Change:
     @property
     def is_empty(self) -> bool:
         return not self.removed and not self.added
+
+    def plus(self, other: Change) -> Change:
+        """Return this change with the rows of another one."""
+        return replace(self, removed=(*self.removed, *other.removed), added=(*self.added, *other.added))
 
 
 NO_CHANGE = Change()
