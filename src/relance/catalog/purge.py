@@ -41,6 +41,7 @@ from relance.catalog.arbiter import (
     version_rows,
 )
 from relance.catalog.context import Context
+from relance.catalog.drop import drops_of
 from relance.catalog.layout import (
     ONE_TABLE_FAILS,
     Bodies,
@@ -82,7 +83,6 @@ from relance.catalog.states import (
     purging,
     returned,
     seconds,
-    state_of,
 )
 from relance.clock import require_moment
 from relance.errors import (
@@ -261,7 +261,7 @@ def _settle(context: Context, home: NameSnapshot) -> bool:
 def _home_ready(context: Context, home: NameSnapshot, snapshot: Snapshot | None, *, force: bool) -> Ready:
     table_id, marked = TableId((), home.name), home.marked
     if home.situation is Situation.VISIBLE:
-        if home.marker is not None and state_of(marked) is not State.WRITING:
+        if home.marker is not None:
             tidy(context, home)
         if home.holds_table:
             raise _not_dropped(table_id, home)
@@ -909,11 +909,8 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
         TableNotFoundError: there is nothing to purge.
     """
     state = state_of_name(context, table_id, versions=True)
-    chosen = [each for each in state.dropped if deletion_id in {None, each.deletion_id}]
-    if chosen:
+    if chosen := drops_of(state, deletion_id):
         return chosen
-    if state.dropped:
-        raise TableNotFoundError(f"table id '{table_id}' has no drop with deletion id '{deletion_id}'")
     home = state.home
     if (abandoned := state.abandoned) is not None and deletion_id in {None, abandoned.deletion_id}:
         return [abandoned]
@@ -1038,8 +1035,7 @@ def purge_tables(
             chosen += dropped_generations(context, table_id, None)
         except RelanceError as error:
             results.append(PurgeResult(tuple(table_id.parts), error=error, dry_run=dry_run))
-    if deleted_before is not None:
-        chosen = [each for each in chosen if dropped_before(each, deleted_before)]
+    chosen = [each for each in chosen if dropped_before(each, deleted_before)]
     if dry_run:
         results += [would_purge(context, each, options) for each in chosen]
     else:
@@ -1056,10 +1052,10 @@ def purge_tables(
     return results
 
 
-def dropped_before(generation: Generation, moment: datetime) -> bool:
-    """Tell whether a table was dropped before a moment, by the store's clock if that is known."""
+def dropped_before(generation: Generation, moment: datetime | None) -> bool:
+    """Tell whether a table was dropped before a moment, if any, by the store's clock if that is known."""
     at = generation.dropped_at or generation.control.deleted_at
-    return at is not None and at < moment
+    return moment is None or (at is not None and at < moment)
 
 
 def _still_dropped(context: Context, generation: Generation) -> bool:
@@ -1088,7 +1084,7 @@ def settle_visible(context: Context) -> None:
             home = inspect_name(context, name, bodies=Bodies.ALL)
             if home.is_live and needs_adoption(home):
                 settle(context, home)
-            elif home.is_live and home.mark is not None and state_of(home.marked) is not State.WRITING:
+            elif home.is_live and home.mark is not None:
                 tidy(context, home)
 
 
@@ -1126,13 +1122,11 @@ def list_purgable(context: Context, deleted_before: datetime | None) -> list[Gen
         require_moment(deleted_before, what="deleted_before")
     due: list[Generation] = []
     for generation in all_generations(context):
-        if generation.control.state is not State.DELETED or not is_expired(context, generation):
-            continue
-        if deleted_before is not None and not dropped_before(generation, deleted_before):
-            continue
-        with suppress(TableNotFoundError):  # its row leads nowhere: scrub() reports it
-            if is_expired(context, generation, newest_write(context, generation)):
-                due.append(generation)
+        dropped = generation.control.state is State.DELETED and dropped_before(generation, deleted_before)
+        if dropped and is_expired(context, generation):
+            with suppress(TableNotFoundError):  # its row leads nowhere: scrub() reports it
+                if is_expired(context, generation, newest_write(context, generation)):
+                    due.append(generation)
     return due
 
 
@@ -1141,16 +1135,13 @@ def _purge_namespaces(context: Context, deleted_before: datetime | None, options
     if context.manifest is None:
         return
     for row in context.manifest.latest().dropped():
-        if row.object_type != ObjectType.NAMESPACE:
-            continue
         with suppress(RelanceError):
-            control = control_of(row)
+            control = control_of(row) if row.object_type == ObjectType.NAMESPACE else None
             if control is None:
                 continue
             generation = generation_of_row(row, control)
-            if deleted_before is not None and not dropped_before(generation, deleted_before):
-                continue
-            _purge_row(context, make_ready(context, generation, force=False), options)
+            if dropped_before(generation, deleted_before):
+                _purge_row(context, make_ready(context, generation, force=False), options)
 
 
 def sum_up(results: list[PurgeResult]) -> PurgeResult:
