@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import islice
 
 from relance.catalog.arbiter import (
+    HomeState,
     Lease,
     adopt,
     begin_lease,
@@ -280,8 +280,11 @@ def _finish_purge(context: Context, name: str) -> None:
     home = _look(context, name)
     if home.marked is None or home.marked.state is not State.PURGING:
         return
-    generation = Generation(TableId((), name), home.marked.control, None, home=home)
-    (result,) = purge_ready(context, [make_ready(context, generation, force=False)], PurgeOptions())
+    _purge(context, Generation(TableId((), name), home.marked.control, None, home=home), PurgeOptions())
+
+
+def _purge(context: Context, generation: Generation, options: PurgeOptions) -> None:
+    (result,) = purge_ready(context, [make_ready(context, generation, force=options.force)], options)
     if result.error is not None:
         raise result.error
 
@@ -436,17 +439,18 @@ def _look_at_home_rows(context: Context, snapshot: Snapshot, tables: list[Row]) 
             home = inspect_name(context, name, bodies=Bodies.ALL)
         except RelanceError:
             continue  # a damaged arbiter is reported as such
-        state, rows = home_state(home), home_rows(snapshot, name)
-        if state.visible and len(rows) == 1 and other_owner(snapshot, name) is not None:
+        state = home_state(home)
+        if state.visible and len(home_rows(snapshot, name)) == 1 and other_owner(snapshot, name) is not None:
             continue  # it keeps the properties until the name is free again
-        right = (
-            not rows
-            if not state.visible and not state.hidden
-            else len(rows) == 1 and rows[0].is_dropped is not state.visible
-        )
-        if not right:
+        if not _is_in_place(snapshot, name, state):
             remedy = "sync the row with the marker and the directory"
             yield Finding(name, Problem.OUT_OF_STEP, remedy), _sync
+
+
+def _is_in_place(snapshot: Snapshot, name: str, state: HomeState) -> bool:
+    """Tell whether the row of a home directory is where arbiter and marker want it, or is not there."""
+    wanted = [state.hidden] if state.visible or state.hidden else []
+    return [row.is_dropped for row in home_rows(snapshot, name)] == wanted
 
 
 def _look_at_directories(context: Context, known: set[str]) -> Findings:
@@ -468,12 +472,8 @@ def _remove_duplicate(context: Context, object_id: str) -> None:
 def _purge_row(context: Context, object_id: str) -> None:
     row = _row(context, object_id)
     control = None if row is None else control_of(row)
-    if row is None or control is None:
-        return
-    generation = generation_of_row(row, control)
-    (result,) = purge_ready(context, [make_ready(context, generation, force=True)], PurgeOptions(force=True))
-    if result.error is not None:
-        raise result.error
+    if row is not None and control is not None:
+        _purge(context, generation_of_row(row, control), PurgeOptions(force=True))
 
 
 def _end_row_create(context: Context, object_id: str) -> None:
@@ -651,42 +651,31 @@ def migrate_to_manifest(
     hidden = listing.hidden() & listing.directories
     names = sorted(visible | hidden | snapshot.home_names())
     kinds: dict[str, list[str]] = {"registered": [], "dropped": [], "mended": [], "shadowed": []}
-    waiting, done = iter(names), 0
-    while batch := list(islice(waiting, _BATCH)):
-        for kind, name in _migrate(context, batch, dry_run=dry_run):
+    for start in range(0, len(names), _BATCH):
+        batch = names[start : start + _BATCH]
+        for kind, name in sync_homes(context, batch, dry_run=dry_run):
             kinds[kind].append(name)
-        done += len(batch)
         if progress is not None:
-            progress(MigrationProgress(done, len(names)))
-    return ManifestMigration(
-        registered=tuple(kinds["registered"]),
-        dropped=tuple(kinds["dropped"]),
-        mended=tuple(kinds["mended"]),
-        shadowed=tuple(kinds["shadowed"]),
-        dry_run=dry_run,
-    )
+            progress(MigrationProgress(start + len(batch), len(names)))
+    return ManifestMigration(**{kind: tuple(names) for kind, names in kinds.items()}, dry_run=dry_run)
 
 
-def _migrate(context: Context, names: Sequence[str], *, dry_run: bool) -> list[tuple[str, str]]:
+def sync_homes(context: Context, names: Sequence[str], *, dry_run: bool) -> list[tuple[str, str]]:
+    """Put the rows of home directories in place, in one commit; return what changes for which name."""
     snapshot = context.require_manifest(to_do="migrating to the manifest").latest()
-    rows = snapshot.get(names)
+    snapshot.get(names)  # in one query: a snapshot keeps what it found
     states = {}
     kinds: list[tuple[str, str]] = []
     for name in names:
-        home = inspect_name(context, name, bodies=Bodies.HIDDEN)
-        state, owned = home_state(home), home_rows(snapshot, name)
-        row = rows.get(name)
-        if row is not None and not row.is_home and state.visible:
+        state = home_state(inspect_name(context, name, bodies=Bodies.HIDDEN))
+        if state.visible and other_owner(snapshot, name) is not None:
             kinds.append(("shadowed", name))
             continue  # the name is not free; a drop, whose row has another id, is added all the same
-        in_place = len(owned) == 1 and owned[0].is_dropped is not state.visible
-        if not (state.visible or state.hidden):
-            in_place = not owned
-        if in_place:
+        if _is_in_place(snapshot, name, state):
             continue
         states[name] = state
         new = "dropped" if state.hidden else "registered"
-        kinds.append(("mended" if owned else new, name))
+        kinds.append(("mended" if home_rows(snapshot, name) else new, name))
     if states and not dry_run:
         sync_many(context, snapshot, states)
     return kinds
