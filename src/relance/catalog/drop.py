@@ -258,13 +258,10 @@ def swap_deleted(
     mark: Mark,
     version: int,
     lease: Lease,
-    *,
-    to: str = "",
-    at: str = "",
 ) -> Marked | None:
     """Have the arbiter say what the marker says, within the lease that began before the marker was put.
 
-    `to` and `at` are of a rename. Returns the new arbiter; None when another client put it there for us.
+    Returns the new arbiter; None when another client put it there for us.
 
     Raises:
         ConcurrentModificationError: another client changed the name meanwhile.
@@ -276,7 +273,7 @@ def swap_deleted(
                 marked, deletion_id=deletion_id, version=version, ttl=mark.ttl, timing=context.timing
             )
             with suppress(SwapLostError):
-                return swap_file(context, name, replace(control, to=to, at=at), over=marked)
+                return swap_file(context, name, replace(control, to=mark.to, at=mark.at), over=marked)
         lease = begin_lease(context)
         home = inspect_name(context, name, bodies=Bodies.ALL)
         marked = home.marked

@@ -260,40 +260,30 @@ def _settle(context: Context, home: NameSnapshot) -> bool:
 
 def _home_ready(context: Context, home: NameSnapshot, snapshot: Snapshot | None, *, force: bool) -> Ready:
     table_id, marked = TableId((), home.name), home.marked
-    if home.situation is Situation.VISIBLE:
-        if home.marker is not None:
-            tidy(context, home)
-        if home.holds_table:
-            raise _not_dropped(table_id, home)
-        raise not_found(context, NameState(table_id, snapshot, None, home, ()))
     generation = generation_at_home(context, home)
     if generation is None and marked is not None and marked.state is State.PURGING:
         generation = Generation(table_id, marked.control, None, home=home)
     if generation is None or marked is None:
-        raise not_found(context, NameState(table_id, snapshot, None, home, ()))
+        raise _nothing_dropped(context, NameState(table_id, snapshot, None, home, ()))
     written = home.newest.info.modified if home.newest is not None else None
     _require_due(context, generation, written, force=force)
-    if marked.state is not State.PURGING:
-        if fence_is_up(context, marked.control):
-            until = from_seconds(marked.control.fence or 0).isoformat(timespec="seconds")
-            raise ConcurrentModificationError(
-                f"table id '{table_id}' is dropped, but a write that started before the drop may still be in "
-                f"progress: purge it after {until}"
-            )
-        _refuse_shared(snapshot, home.directory, table_id)
+    if marked.state is State.PURGING:
+        return Ready(generation, look_inside(context.storage, home.directory), marked.control.upto)
+    if fence_is_up(context, marked.control):
+        until = from_seconds(marked.control.fence or 0).isoformat(timespec="seconds")
+        raise ConcurrentModificationError(
+            f"table id '{table_id}' is dropped, but a write that started before the drop may still be in "
+            f"progress: purge it after {until}"
+        )
+    _refuse_shared(snapshot, home.directory, table_id)
     files = look_inside(context.storage, home.directory)
-    return Ready(generation, files, _upto(context, marked, home.directory, written, files))
+    return Ready(generation, files, _upto(context, home.directory, written, files))
 
 
 def _upto(
-    context: Context,
-    marked: Marked,
-    directory: str,
-    written: datetime | None,
-    files: tuple[ObjectInfo, ...] | None,
-) -> int | None:
-    if marked.state is State.PURGING:
-        return marked.control.upto
+    context: Context, directory: str, written: datetime | None, files: tuple[ObjectInfo, ...] | None
+) -> int:
+    """Return when the newest version was written, or the newest file where there is no version."""
     if written is not None:
         return seconds(max(written, _hint_written(context, directory, files) or written))
     times = [context.clock.at_store(info.modified) for info in files or () if info.modified is not None]
@@ -536,37 +526,35 @@ def purge_ready(context: Context, ready: Sequence[Ready], options: PurgeOptions)
     Tables of many files go last, so that small ones do not wait for them.
     """
     results: dict[int, PurgeResult] = {}
-    at_home = [number for number, table in enumerate(ready) if table.generation.row is None]
     by_row = [number for number, table in enumerate(ready) if table.generation.row is not None]
     by_row.sort(key=lambda number: ready[number].files is None)
     purged_rows = map_at_once(
         context.storage, lambda number: _purge_row(context, ready[number], options), by_row
     )
     results.update(zip(by_row, purged_rows, strict=True))
-    for numbers in _groups(ready, at_home, options):
+    for numbers in _groups(ready, options):
         group = _purge_group(context, [ready[number] for number in numbers], options)
         results.update(zip(numbers, group, strict=True))
     return [results[number] for number in range(len(ready))]
 
 
-def _groups(ready: Sequence[Ready], numbers: Sequence[int], options: PurgeOptions) -> Iterator[list[int]]:
-    """Yield the numbers of tables to purge together; those of many files, or all with a rate, go alone."""
-    group: list[int] = []
-    alone: list[int] = []
-    count = 0
-    for number in numbers:
-        files = ready[number].files
-        if files is None or options.rate_limit is not None:
-            alone.append(number)
+def _groups(ready: Sequence[Ready], options: PurgeOptions) -> list[list[int]]:
+    """Return which tables in home directories go together; one of many files, or with a rate, goes alone."""
+    groups: list[list[int]] = []
+    alone: list[list[int]] = []
+    room = 0
+    for number, table in enumerate(ready):
+        if table.generation.row is not None:
             continue
-        if len(group) == MOST_TABLES or count + len(files) > LARGEST_BATCH:
-            yield group
-            group, count = [], 0
-        group.append(number)
-        count += len(files)
-    if group:
-        yield group
-    yield from ([number] for number in alone)
+        if table.files is None or options.rate_limit is not None:
+            alone.append([number])
+            continue
+        if not groups or len(groups[-1]) == MOST_TABLES or len(table.files) > room:
+            groups.append([])
+            room = LARGEST_BATCH
+        groups[-1].append(number)
+        room -= len(table.files)
+    return groups + alone
 
 
 def _purge_group(context: Context, group: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
@@ -911,20 +899,23 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
     state = state_of_name(context, table_id, versions=True)
     if chosen := drops_of(state, deletion_id):
         return chosen
-    home = state.home
     if (abandoned := state.abandoned) is not None and deletion_id in {None, abandoned.deletion_id}:
         return [abandoned]
+    raise _nothing_dropped(context, state)
+
+
+def _nothing_dropped(context: Context, state: NameState) -> RelanceError:
+    """Return the error for a name of which nothing is dropped; a late marker is removed."""
+    home = state.home
     if home is not None and home.marker is not None and home.situation is Situation.VISIBLE:
         tidy(context, home)
-    if state.visible or (home is not None and home.is_live):
-        raise _not_dropped(table_id, home)
-    raise not_found(context, state)
-
-
-def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> InvalidTableStateError:
-    deregistered = home is not None and home.is_live and home.deregistered
-    state = "deregistered, not dropped" if deregistered else "live"
-    return InvalidTableStateError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
+    live = home is not None and home.is_live
+    if not live and not state.visible:
+        return not_found(context, state)
+    kind = "deregistered, not dropped" if live and home is not None and home.deregistered else "live"
+    return InvalidTableStateError(
+        f"table id '{state.table_id}' is {kind}, and cannot be purged: drop it first"
+    )
 
 
 @emptying()

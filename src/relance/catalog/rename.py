@@ -163,7 +163,7 @@ def _hide(
     except KeyExistsError:
         return None
     try:
-        deleted = swap_deleted(context, name, marked, mark, home.version, lease, to=mark.to, at=mark.at)
+        deleted = swap_deleted(context, name, marked, mark, home.version, lease)
         if deleted is None:
             raise ConcurrentModificationError(f"table id '{name}' was dropped while it was renamed")
     except BaseException as failure:

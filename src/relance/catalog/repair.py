@@ -383,16 +383,12 @@ def _look_at_rows(context: Context, snapshot: Snapshot, rows: list[Row]) -> Find
             yield Finding(row.object_id, Problem.BAD_LOCATION, remedy, error=error), None
         else:
             placed.append(row)
-    there, unreadable = _present(
-        context, {row.object_id: (f"{row.normalized_location}/",) for row in placed if not row.is_home}
-    )
-    for row in placed:
-        if row.is_home:
-            continue
+    away = [row for row in placed if not row.is_home]
+    there, unreadable = _present(context, {row.object_id: (f"{row.normalized_location}/",) for row in away})
+    for row in away:
         if row.object_id in unreadable:
             yield _unreadable(row.object_id, unreadable[row.object_id]), None
-            continue
-        if f"{row.normalized_location}/" not in there:
+        elif f"{row.normalized_location}/" not in there:
             yield from _without_files(row)
         else:
             yield from _look_at_claim(context, row)
