@@ -404,8 +404,7 @@ def _undrop_row(context: Context, row: Row, target: TableId) -> None:
     control = control_of(row)
     table_id = TableId(row.original_parts[:-1], row.original_parts[-1])
     if control is None or control.state is not State.DELETED:
-        state = NameState(table_id, context.latest(), row, None, ())
-        raise not_found(context, state)
+        raise not_found(context, NameState(table_id, context.latest(), row, None, ()))
     directory = require_directory(row)
     if not context.storage.which_exist([f"{directory}/"]):
         assert context.manifest is not None  # the row came from it

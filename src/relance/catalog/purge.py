@@ -601,21 +601,19 @@ def _releasing(context: Context, tables: Sequence[_Held]) -> Iterator[None]:
 
 def _release(context: Context, tables: Sequence[_Held]) -> None:
     """Give claims back: as they were if nothing was deleted, else for the next purge to go on at once."""
-    map_at_once(context.storage, lambda table: _release_one(context, table), tables)
 
+    def release(table: _Held) -> None:
+        claim = table.claim
+        with suppress(RelanceError):
+            if claim.control.state is not State.PURGING or not claim.reread():
+                return  # it was given back, or is lost
+            control = claim.control
+            if table.deleting or not table.ready.is_fresh:
+                claim.swap(replace(control, nonce=new_nonce(), stopped=True))
+            else:
+                claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
 
-def _release_one(context: Context, table: _Held) -> None:
-    claim = table.claim
-    if claim.control.state is not State.PURGING:
-        return  # it was given back
-    with suppress(RelanceError):
-        if not claim.reread():
-            return
-        control = claim.control
-        if table.deleting or not table.ready.is_fresh:
-            claim.swap(replace(control, nonce=new_nonce(), stopped=True))
-        else:
-            claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
+    map_at_once(context.storage, release, tables)
 
 
 def _purge_held(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -> None:
@@ -929,33 +927,30 @@ def purge_generations(
     by_row = [number for number, each in enumerate(generations) if each.row is not None]
     rest = [number for number, each in enumerate(generations) if each.row is None]
     # A table in a home directory goes last: it alone is refused while another one shares its files.
-    for numbers in (*_chunks(by_row), *_chunks(rest)):
-        at_home = generations[numbers[0]].row is None
-        snapshot = context.latest(writing=True) if at_home else None
-        looked = map_at_once(
-            context.storage,
-            lambda number, snapshot=snapshot: _look(context, generations[number], options, snapshot),  # type: ignore[misc]  # bound now
-            numbers,
-        )
-        ready = [table for table in looked if isinstance(table, Ready)]
-        finished = iter(purge_ready(context, ready, options))
-        for number, table in zip(numbers, looked, strict=True):
-            results[number] = next(finished) if isinstance(table, Ready) else table
+    for numbers in (by_row, rest):
+        for start in range(0, len(numbers), MOST_TABLES):
+            chunk = numbers[start : start + MOST_TABLES]
+            purged = _purge_chunk(context, [generations[number] for number in chunk], options)
+            results.update(zip(chunk, purged, strict=True))
     return [results[number] for number in range(len(generations))]
 
 
-def _chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(numbers), MOST_TABLES):
-        yield numbers[start : start + MOST_TABLES]
+def _purge_chunk(
+    context: Context, generations: Sequence[Generation], options: PurgeOptions
+) -> list[PurgeResult]:
+    """Look at generations and purge them together, all of home directories or all of rows."""
+    snapshot = context.latest(writing=True) if generations[0].row is None else None
 
+    def look(generation: Generation) -> Ready | PurgeResult:
+        try:
+            return make_ready(context, generation, force=options.force, snapshot=snapshot)
+        except RelanceError as failure:
+            return PurgeResult(tuple(generation.table_id.parts), error=failure)
 
-def _look(
-    context: Context, generation: Generation, options: PurgeOptions, snapshot: Snapshot | None
-) -> Ready | PurgeResult:
-    try:
-        return make_ready(context, generation, force=options.force, snapshot=snapshot)
-    except RelanceError as failure:
-        return PurgeResult(tuple(generation.table_id.parts), error=failure)
+    looked = map_at_once(context.storage, look, generations)
+    ready = [table for table in looked if isinstance(table, Ready)]
+    finished = iter(purge_ready(context, ready, options))
+    return [next(finished) if isinstance(table, Ready) else table for table in looked]
 
 
 def recover_trash(context: Context) -> list[str]:

@@ -98,6 +98,7 @@ from relance.locations import (
 )
 from relance.storage.ballast import emptying
 from relance.storage.probe import require_create_only, require_replace
+from relance.storage.protocol import Version
 
 HASHED_DIRECTORY = re.compile(r"[0-9a-f]{8}_.+")
 """What the catalog calls the directories it makes."""
@@ -246,12 +247,8 @@ def _look_at_name(context: Context, name: str) -> Findings:
         return
     marked, holds = home.marked, home.has_versions or home.reserved
     state = state_of(marked)
-    if state is State.PURGING and marked is not None:
-        if is_dead(context, marked.control, marked.modified):
-            yield Finding(name, Problem.STALE_PURGE, "take over the purge and finish it"), _finish_purge
-    elif state is State.REVIVING and _is_stale(context, marked):
-        remedy = "finish it if its data was committed, otherwise return to the state before"
-        yield Finding(name, Problem.STALE_REVIVAL, remedy), _end_create
+    if problem := _dead_claim(context, name, marked, _finish_purge, _end_create):
+        yield problem
     elif state is State.WRITING and _is_stale(context, marked):
         yield Finding(name, Problem.STALE_WRITE, "release its claim"), _release_write
     elif marked is not None and state is State.DELETED and marked.control.to:
@@ -264,6 +261,20 @@ def _look_at_name(context: Context, name: str) -> Findings:
     elif home.shows_nothing:
         remedy = "replace it with create_table: a create that started before the purge left it"
         yield Finding(name, Problem.DATA_BELOW_TOMBSTONE, remedy), None
+
+
+def _dead_claim(
+    context: Context, name: str, claim: Marked | None, finish_purge: Repair, end_create: Repair
+) -> tuple[Finding, Repair] | None:
+    """Return the problem of a claimed table whose purge or create does not go on."""
+    if claim is None:
+        return None
+    if claim.state is State.PURGING and is_dead(context, claim.control, claim.modified):
+        return Finding(name, Problem.STALE_PURGE, "take over the purge and finish it"), finish_purge
+    if claim.state is State.REVIVING and _is_stale(context, claim):
+        remedy = "finish it if its data was committed, otherwise return to the state before"
+        return Finding(name, Problem.STALE_REVIVAL, remedy), end_create
+    return None
 
 
 def _is_stale(context: Context, marked: Marked | None) -> bool:
@@ -390,8 +401,10 @@ def _look_at_rows(context: Context, snapshot: Snapshot, rows: list[Row]) -> Find
             yield _unreadable(row.object_id, unreadable[row.object_id]), None
         elif f"{row.normalized_location}/" not in there:
             yield from _without_files(row)
-        else:
-            yield from _look_at_claim(context, row)
+        elif (control := control_of(row)) is not None and control.since is not None:
+            claim = Marked(control, Version(""), from_seconds(control.since))
+            if problem := _dead_claim(context, row.object_id, claim, _purge_row, _end_row_create):
+                yield problem
     yield from _look_at_parents(rows)
     yield from _look_at_home_rows(context, snapshot, placed)
     yield from _look_at_directories(context, {str(row.normalized_location) for row in placed})
@@ -404,18 +417,6 @@ def _without_files(row: Row) -> Findings:
     else:
         remedy = f"drop it, or restore its files to '{row.location}'"
         yield Finding(row.object_id, Problem.ROW_WITHOUT_FILES, remedy), None
-
-
-def _look_at_claim(context: Context, row: Row) -> Findings:
-    control = control_of(row)
-    if control is None or control.since is None:
-        return
-    claimed = from_seconds(control.since)
-    if control.state is State.PURGING and is_dead(context, control, claimed):
-        yield Finding(row.object_id, Problem.STALE_PURGE, "take over the purge and finish it"), _purge_row
-    elif control.state is State.REVIVING and context.store_now() > claimed + context.timing.reach:
-        remedy = "finish it if its data was committed, otherwise return to the state before"
-        yield Finding(row.object_id, Problem.STALE_REVIVAL, remedy), _end_row_create
 
 
 def _look_at_parents(rows: list[Row]) -> Findings:
@@ -510,10 +511,9 @@ def _sweep(context: Context, name: str, *, dry_run: bool) -> bool:
     lease = begin_lease(context)
     home = inspect_name(context, name, bodies=Bodies.ALL)
     marked = home.marked
-    idle = marked is not None and marked.state in {State.CLEARED, State.PURGED}
-    if not idle or marked is None or home.marker is not None or not home.is_empty:
+    if marked is None or marked.state not in {State.CLEARED, State.PURGED}:
         return False
-    if fence_is_up(context, marked.control):
+    if home.marker is not None or not home.is_empty or fence_is_up(context, marked.control):
         return False
     if dry_run:
         return True
