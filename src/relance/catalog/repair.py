@@ -6,7 +6,6 @@ Nothing is deleted here that another client wrote.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -363,8 +362,8 @@ def _look_at_manifest(context: Context, manifest: Manifest) -> Findings:
         yield Finding("__manifest", Problem.UNREADABLE_MANIFEST, error.detail, error=error), None
         return
     rows: list[Row] = []
-    counts = Counter(columns["object_id"] for columns in snapshot.all_rows())
-    for object_id in sorted(object_id for object_id, count in counts.items() if count > 1):
+    doubled = {*snapshot.duplicates()}
+    for object_id in sorted(doubled):
         remedy = "keep the row that another client added and remove the other"
         yield Finding(object_id, Problem.DUPLICATE_ROW, remedy), _remove_duplicate
     for columns in snapshot.all_rows():
@@ -375,7 +374,7 @@ def _look_at_manifest(context: Context, manifest: Manifest) -> Findings:
             remedy = "fix the row's metadata with Lance"
             yield Finding(row.object_id, Problem.DAMAGED_ROW, remedy, error=error), None
         else:
-            if counts[row.object_id] == 1 and row.object_id != HEAD_ID:
+            if row.object_id not in doubled and row.object_id != HEAD_ID:
                 rows.append(row)
     yield from _look_at_rows(context, snapshot, rows)
 
