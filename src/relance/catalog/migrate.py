@@ -346,10 +346,8 @@ def _moved(root: _Root, name: str, rows: tuple[Row, ...]) -> _Step:
     context = root.context
     manifests = list_manifests(context.storage, table_directory(name), None)
     version = manifests[-1].version if manifests else 0
-    deletion_id, ttl = new_nonce(), context.timing.drop_ttl
-    control = Control(State.DELETED, new_nonce(), id=deletion_id, version=version, ttl=ttl)
-    mark = Mark(context.clock.now(), ttl, deletion_id)
-    return _Step(name, _Kind.COPIED, control, mark, deregistered=False, copies=rows)
+    drop = OldMarker(OldState.DELETED, context.clock.now(), context.timing.drop_ttl, version, new_nonce())
+    return _Step(name, _Kind.COPIED, _deleted(drop), _mark(drop), deregistered=False, copies=rows)
 
 
 def _fresh(name: str, row: Row) -> str:

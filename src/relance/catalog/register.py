@@ -78,9 +78,8 @@ def deregister(context: Context, table_id: TableId) -> tuple[str | None, dict[st
     if not home.is_visible:
         raise not_found(context, NameState(table_id, snapshot, None, home, ()))
     require_create_only(context.storage, to_do="deregistering a table")
-    put_sign(context.storage, name, DEREGISTERED_SUFFIX)
     try:
-        _put_deregistered(context, name)
+        _hide(context, name)
     except KeyExistsError as cause:
         raise ConcurrentModificationError(f"table id '{name}' was deregistered by another client") from cause
     properties = rows[0].properties if rows else {}
@@ -89,12 +88,13 @@ def deregister(context: Context, table_id: TableId) -> tuple[str | None, dict[st
     return home.directory, properties
 
 
-def _put_deregistered(context: Context, name: str) -> None:
-    """Write the spec's file; its body is unlike any other, so that a lost response can be looked up.
+def _hide(context: Context, name: str) -> None:
+    """Write the sign, then the spec's file; its body is unlike any other: a lost response is looked up.
 
     Raises:
         KeyExistsError: another client's is there.
     """
+    put_sign(context.storage, name, DEREGISTERED_SUFFIX)
     body = f"deregistered {new_nonce()}".encode()
     create_once(context.storage, table_file(name, DEREGISTERED_FILE), body)
 
@@ -168,8 +168,7 @@ def _register_home(
             state = HomeState(visible=True, hidden=False)
             sync(context, name, snapshot, state, properties=own or None)
         except NameTakenError:
-            put_sign(context.storage, name, DEREGISTERED_SUFFIX)
-            _put_deregistered(context, name)
+            _hide(context, name)
             raise
 
 
