@@ -23,7 +23,7 @@ from tests.support.models.manifest import ManifestModel
 from tests.support.modes import V2
 from tests.support.servers import S3Server
 
-pytestmark = pytest.mark.timeout(0 if LONG else 300)
+pytestmark = pytest.mark.timeout(0 if LONG else 900)
 
 ON_DISK = sizes(profile(10, 25), profile(500, 200) if LONG else profile(60, 30))
 ON_S3 = profile(50, 100) if LONG else profile(3, 15)

@@ -261,11 +261,11 @@ class TestS3:
 
     def test_storage_options_of_a_request_are_validated_and_used(self, minio: S3Place) -> None:
         wrong = minio.open(vend_input_storage_options="false")
-        for bad in ({"colour": "red"}, {"client_max_retries": "many"}):
-            with refused(INVALID_INPUT):
-                create(wrong, "t", storage_options=bad)
+        with refused(INVALID_INPUT):
+            create(wrong, "t", storage_options={"client_max_retries": "many"})
         assert minio.files() == {}
-        create(wrong, "t", storage_options={"aws_secret_access_key": minio.server.secret_key})
+        secret = minio.server.secret_key
+        create(wrong, "t", storage_options={"aws_secret_access_key": secret, "colour": "unknown to all"})
         assert names(minio.open()) == ["t"]
 
     def test_proxy_password_is_never_shown(self, moto: S3Place) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -164,7 +165,7 @@ class Log:
         self.note(event="end", call=self._calls, at=time.monotonic_ns(), **outcome)
 
 
-def work(plan: Plan, number: int, stop_at: float) -> None:
+def work(plan: Plan, number: int, stop_at: Any) -> None:
     """Do random things until the time is over or we are killed."""
     chance = random.Random(f"{plan.seed} {number}")
     log = Log(plan.logs / f"{number}.jsonl")
@@ -172,7 +173,7 @@ def work(plan: Plan, number: int, stop_at: float) -> None:
     verbs, weights = list(CHANCES), list(CHANCES.values())
     with _takeovers_noted(log):
         for count in range(sys.maxsize):
-            if time.monotonic() >= stop_at:
+            if time.monotonic() >= stop_at.value:
                 return
             verb = chance.choices(verbs, weights)[0]
             name = plan.choose_name(chance)
@@ -282,7 +283,7 @@ def _run_processes(plan: Plan, report: Report) -> dict[int, int]:
     """Run until the time is over; returns when each killed process was dead, by its number."""
     spawn = multiprocessing.get_context("spawn")  # a forked pylance is not safe
     chance = random.Random(plan.seed)
-    stop_at = time.monotonic() + plan.seconds
+    stop_at = spawn.Value("d", math.inf, lock=False)
     killed_at: dict[int, int] = {}
     running: dict[int, Any] = {}
     stopped: dict[int, float] = {}
@@ -303,7 +304,9 @@ def _run_processes(plan: Plan, report: Report) -> dict[int, int]:
         process.start()
     for number in range(1, plan.processes + 1):
         start(number)
-    while time.monotonic() + plan.seconds_between_kills < stop_at:
+    _await_logs(plan)
+    stop_at.value = time.monotonic() + plan.seconds
+    while time.monotonic() + plan.seconds_between_kills < stop_at.value:
         time.sleep(plan.seconds_between_kills * chance.uniform(0.5, 1.5))
         for number in [number for number, until in stopped.items() if time.monotonic() >= until]:
             go_on(number)
@@ -333,10 +336,18 @@ def _run_processes(plan: Plan, report: Report) -> dict[int, int]:
     return killed_at
 
 
+def _await_logs(plan: Plan) -> None:
+    """Wait until every process is at work: on a busy machine starting them takes as long as a short soak."""
+    for _ in range(int(_HANGS_AFTER_SECONDS)):
+        if all((plan.logs / f"{number}.jsonl").exists() for number in range(1, plan.processes + 1)):
+            return
+        time.sleep(1)
+
+
 _ROLES = {"literal": literal, "native": native, "tidy": tidy}
 
 
-def _beside(plan: Plan, role: str, stop_at: float) -> None:
+def _beside(plan: Plan, role: str, stop_at: Any) -> None:
     """Be one of the clients beside the processes."""
     _ROLES[role](plan, Log(plan.logs / f"{role}.jsonl"), stop_at)
 

@@ -95,7 +95,7 @@ def _literal_of(place: Place) -> _Literal:
     return _LiteralOnS3(place)
 
 
-def literal(plan: Plan, log: Log, stop_at: float) -> None:
+def literal(plan: Plan, log: Log, stop_at: Any) -> None:
     """Drop and undrop the names of the processes, as the page on soft delete says.
 
     Whether such a call had an effect is open: a marker in its way may be a late one, and deleting the marker
@@ -103,7 +103,7 @@ def literal(plan: Plan, log: Log, stop_at: float) -> None:
     """
     chance, client = random.Random(f"{plan.seed} literal"), _literal_of(plan.place)
     verbs: dict[Verb, Callable[[str], None]] = {Verb.DROP: client.drop, Verb.UNDROP: client.undrop}
-    while time.monotonic() < stop_at:
+    while time.monotonic() < stop_at.value:
         time.sleep(_PAUSE_SECONDS * chance.uniform(0, 4))
         name, verb = plan.choose_name(chance), chance.choice(list(verbs))
         if verb is Verb.DROP and not client.has_table(name):
@@ -125,10 +125,10 @@ def native_of(place: Place) -> NativeNamespace:
     return NativeNamespace(**(place.properties | {"vend_input_storage_options": "true"}))
 
 
-def native(plan: Plan, log: Log, stop_at: float) -> None:
+def native(plan: Plan, log: Log, stop_at: Any) -> None:
     """Create and drop tables of its own; what it is told if Relance is faster is its own affair."""
     chance, client = random.Random(f"{plan.seed} native"), native_of(plan.place)
-    while time.monotonic() < stop_at:
+    while time.monotonic() < stop_at.value:
         time.sleep(_PAUSE_SECONDS * chance.uniform(0, 4))
         name = f"n{chance.randrange(THEIRS)}"
         try:
@@ -161,7 +161,7 @@ def prepare(plan: Plan) -> None:
             client.create_table(CreateTableRequest(id=[name]), stream_of(*KEPT_ROWS))
 
 
-def tidy(plan: Plan, log: Log, stop_at: float) -> None:
+def tidy(plan: Plan, log: Log, stop_at: Any) -> None:
     """Scrub, sweep, purge and list, and meddle with the names of the native client."""
     chance, catalog = random.Random(f"{plan.seed} tidy"), plan.open()
     verbs: list[Callable[[str], Any]] = [
@@ -180,7 +180,7 @@ def tidy(plan: Plan, log: Log, stop_at: float) -> None:
         lambda: catalog.sweep_markers(),
         lambda: _purge_kept(catalog, f"k{chance.randrange(KEPT)}"),
     ]
-    while time.monotonic() < stop_at:
+    while time.monotonic() < stop_at.value:
         time.sleep(_PAUSE_SECONDS * chance.uniform(0, 4))
         try:
             if chance.random() < 0.5:

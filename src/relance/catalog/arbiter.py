@@ -31,6 +31,7 @@ from relance.catalog.states import (
     deleted,
     encode_control,
     encode_mark,
+    from_seconds,
     is_purged,
     new_nonce,
     returned,
@@ -345,6 +346,11 @@ def wait_for_holder(context: Context, name: str, marked: Marked) -> None:
         context.clock.sleep(1.0)
         if not is_same(read_control(context, name), marked):
             raise _lost(name)
+
+
+def row_claim(control: Control) -> Marked:
+    """Return a claim in a row as an arbiter, with the time of the claim."""
+    return Marked(control, Version(""), from_seconds(control.since) if control.since is not None else None)
 
 
 def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationError:

@@ -98,6 +98,7 @@ from relance.locations import (
     table_file,
 )
 from relance.storage.probe import capabilities, require_create_only, require_replace
+from relance.storage.protocol import ObjectStorage
 from relance.storage.readback import create_once
 
 
@@ -355,24 +356,24 @@ def _create_at_home(context: Context, place: _Place, new: NewTable) -> Created:
             home.directory, new.data, token=new_nonce(), version=0, options=new.options
         )
     except VersionTakenError as failure:
-        raise _beaten(name) from failure  # whatever a look shows now: that table may be gone again
+        # Whatever a look shows now: that table may be gone again.
+        raise _beaten(storage, name, has_version=True) from failure
     except RelanceError as failure:
         now = inspect_name(context, name)
         if now.has_versions or not _is_unchanged(home, now):
-            raise _beaten(name) from failure
+            raise _beaten(storage, name, has_version=now.has_versions) from failure
         raise
     # Just before the commit: so one that lands after a purge was sent before its drop, not long after.
     now = inspect_name(context, name)
     with _discarding(context, staged):
         if now.has_versions or not _is_unchanged(home, now):
-            raise _beaten(name)
+            raise _beaten(storage, name, has_version=now.has_versions)
         try:
             commit_exactly(
                 context, home.directory, new, staged, version=1, timeout=context.timing.commit_timeout
             )
         except VersionTakenError as failure:
-            remove_signs(storage, name, suffixes=(CREATING_SUFFIX,))
-            raise _beaten(name) from failure
+            raise _beaten(storage, name, has_version=True) from failure
     with after_effect(name, "was created"):
         # And after it: a client that saw no marker before may have come too late to be seen.
         if not _is_unchanged(home, inspect_name(context, name)):
@@ -396,7 +397,9 @@ class _BeatenError(ConcurrentModificationError):
     """Another client was faster, and nothing was committed."""
 
 
-def _beaten(name: str) -> _BeatenError:
+def _beaten(storage: ObjectStorage, name: str, *, has_version: bool) -> _BeatenError:
+    if has_version:  # the winner may have removed its sign before this create put one
+        remove_signs(storage, name, suffixes=(CREATING_SUFFIX,))
     return _BeatenError(f"table id '{name}' was created, dropped or purged by another client")
 
 

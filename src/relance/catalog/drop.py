@@ -15,6 +15,7 @@ from relance.catalog.arbiter import (
     SwapLostError,
     after_effect,
     begin_lease,
+    busy,
     control_of,
     delete_mark,
     end_row_create,
@@ -23,6 +24,7 @@ from relance.catalog.arbiter import (
     move_row,
     other_owner,
     put_mark,
+    row_claim,
     same_row,
     settle,
     swap_file,
@@ -323,6 +325,8 @@ def _undrop_home(
         return None
     if home.is_live:
         raise TableAlreadyExistsError(f"table id '{table_id}' is not dropped")
+    if home.situation is Situation.PURGING and marked is not None:
+        raise busy(context, name, marked)  # it may still be given back
     if home.situation is not Situation.DROPPED or not home.is_dropped:
         raise not_found(context, NameState(table_id, snapshot, None, home, ()))
     require_replace(context.storage, to_do="undropping")
@@ -403,6 +407,8 @@ def _ids_above(parts: Sequence[str]) -> list[str]:
 def _undrop_row(context: Context, row: Row, target: TableId) -> None:
     control = control_of(row)
     table_id = TableId(row.original_parts[:-1], row.original_parts[-1])
+    if control is not None and control.state is State.PURGING:
+        raise busy(context, row.original_id, row_claim(control))
     if control is None or control.state is not State.DELETED:
         raise not_found(context, NameState(table_id, context.latest(), row, None, ()))
     directory = require_directory(row)
@@ -439,10 +445,10 @@ def undrop(
     """Show the newest dropped generation again, or the one that is named, under its old id or another.
 
     Raises:
-        TableNotFoundError: there is no dropped table of this name, or a purge has begun.
+        TableNotFoundError: there is no dropped table of this name.
         TableAlreadyExistsError: the name is taken, or the table is not dropped.
         InvalidTableStateError: its files are gone.
-        ConcurrentModificationError: another client changed it meanwhile.
+        ConcurrentModificationError: another client changed it meanwhile, or a purge has claimed it.
     """
     new_id = target or table_id
     if context.manifest is None and new_id != table_id:
@@ -478,6 +484,8 @@ def _undrop_once(
     if state_of(home.marked) is State.REVIVING:
         settle(context, home)
         return None
+    if home.situation is Situation.PURGING and home.marked is not None:
+        raise busy(context, table_id.name, home.marked)
     if home.situation is not Situation.DROPPED:
         raise not_found(context, NameState(table_id, state.snapshot, None, home, ()))
     try:

@@ -92,6 +92,16 @@ class Surroundings(Protocol):
     def has_foreign_version(self, directory: str) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class KnownProperties:
+    """The properties of a table's latest version, and when that was seen to be the latest."""
+
+    newest: ManifestFile
+    properties: dict[str, str]
+    seen: float
+    """By the monotonic clock."""
+
+
 @dataclass(slots=True)
 class Memory:
     """What an opened catalog remembers of its root. It saves requests and time, and decides nothing."""
@@ -108,8 +118,8 @@ class Memory:
     nested: NestedFiles | None = None
     """What a client that may only read saw inside the tables of a large root."""
     nested_until: float = 0.0
-    properties: dict[str, tuple[ManifestFile, dict[str, str]]] = field(default_factory=dict)
-    """By directory, the properties that Lance has of a table and the version that they were read from."""
+    properties: dict[str, KnownProperties] = field(default_factory=dict)
+    """By directory, the properties that Lance has of a table."""
 
 
 # The manifest files of a table's versions.

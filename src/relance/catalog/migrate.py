@@ -28,7 +28,7 @@ from relance.catalog.layout import (
 from relance.catalog.manifest.row import FORMAT_1_KEYS, ObjectType, Row, decode_row
 from relance.catalog.manifest.store import Change, Manifest, Snapshot, transact
 from relance.catalog.repair import migrate_markers, sync_homes
-from relance.catalog.resolve import MAX_DIRECTORY_BYTES
+from relance.catalog.resolve import hashed_directory
 from relance.catalog.states import (
     FORMAT,
     Control,
@@ -353,8 +353,7 @@ def _moved(root: _Root, name: str, rows: tuple[Row, ...]) -> _Step:
 def _fresh(name: str, row: Row) -> str:
     """Return the directory of a renamed table's copy: the same one in every run."""
     digest = hashlib.sha256(f"{name}\0{row.original_id}".encode()).hexdigest()[:8]
-    directory = f"{digest}_{TableId(row.original_parts[:-1], row.original_parts[-1])}"
-    return directory.encode()[:MAX_DIRECTORY_BYTES].decode(errors="ignore")
+    return hashed_directory(digest, TableId(row.original_parts[:-1], row.original_parts[-1]))
 
 
 # Bodies.

@@ -32,6 +32,7 @@ from relance.catalog.arbiter import (
     is_dead,
     move_row,
     needs_adoption,
+    row_claim,
     settle,
     swap_files,
     swap_row,
@@ -387,9 +388,6 @@ def _row_ready(context: Context, generation: Generation, *, force: bool) -> Read
     return Ready(generation, files, None if written is None else seconds(written))
 
 
-_NO_VERSION = Version("")
-
-
 def _start_period(context: Context, generation: Generation) -> Generation:
     """Start the retention period of a row that has no time of the store: now, when a purge first sees it."""
     row = generation.row
@@ -560,7 +558,7 @@ def _groups(ready: Sequence[Ready], options: PurgeOptions) -> list[list[int]]:
 def _purge_group(context: Context, group: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
     snapshot = context.latest()
     lease = begin_lease(context)  # it counts from before the request, whose response may come late
-    tables = [_Held(ready, _file_claim(context, ready, lease), options) for ready in group]
+    tables = [_Held(ready, _claim_on_file(context, ready, lease), options) for ready in group]
     with _releasing(context, tables):
         _refuse_known_to_manifest(context, tables)
         claims = [(table, table.claim.control, table.ready.marked) for table in _going_on(tables)]
@@ -581,7 +579,7 @@ def _swap_arbiters(context: Context, swaps: Sequence[tuple[_Held, Control, Marke
             table.claim.marked = outcome
 
 
-def _file_claim(context: Context, ready: Ready, lease: Lease) -> Claim:
+def _claim_on_file(context: Context, ready: Ready, lease: Lease) -> Claim:
     """Return a purge's claim in the arbiter's file, which is still to be written over what was read."""
     over = ready.marked
     claimed = Marked(purging(over, context.timing, upto=ready.upto), over.version)
@@ -639,7 +637,7 @@ def _look_again(context: Context, table: _Held) -> None:
             still_there = newest.version > listed.version
         before = control.before
         # After a strict drop a missing marker means nothing.
-        strict = before is not None and is_strict(Marked(before, _NO_VERSION), context.timing)
+        strict = before is not None and is_strict(Marked(before, Version("")), context.timing)
         if home.marker is None and still_there and not strict:
             claim.swap(cleared(undid=control.id))
             raise InvalidTableStateError(
@@ -813,7 +811,7 @@ def _is_there(storage: ObjectStorage, key: str) -> bool:
 def _purge_row(context: Context, ready: Ready, options: PurgeOptions) -> PurgeResult:
     """Claim the row, delete the files and then the row; a failure is part of the result."""
     try:
-        claim = _row_claim(context, ready.generation)
+        claim = _claim_on_row(context, ready.generation)
     except RelanceError as failure:
         return PurgeResult(tuple(ready.table_id.parts), error=failure)
     table = _Held(ready, claim, options)
@@ -826,11 +824,11 @@ def _purge_row(context: Context, ready: Ready, options: PurgeOptions) -> PurgeRe
     return table.ended
 
 
-def _row_claim(context: Context, generation: Generation) -> Claim:
+def _claim_on_row(context: Context, generation: Generation) -> Claim:
     """Return a purge's claim on a row, which is still to be written."""
     row, lease = generation.row, begin_lease(context)
     assert row is not None  # the caller looked
-    claimed = purging(Marked(generation.control, _NO_VERSION), context.timing, upto=None)
+    claimed = purging(row_claim(generation.control), context.timing, upto=None)
     claimed = replace(claimed, since=seconds(context.store_now()))
     return Claim(context, generation.name, lease, None, row.with_control(control_text(claimed)))
 
@@ -1094,8 +1092,7 @@ def _claim_of(generation: Generation) -> Marked:
     """Return the arbiter of a generation that a purge has claimed, with the time of the claim."""
     if generation.home is not None and generation.home.marked is not None:
         return generation.home.marked
-    control = generation.control
-    return Marked(control, _NO_VERSION, from_seconds(control.since) if control.since is not None else None)
+    return row_claim(generation.control)
 
 
 def list_purgable(context: Context, deleted_before: datetime | None) -> list[Generation]:

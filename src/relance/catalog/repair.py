@@ -28,6 +28,7 @@ from relance.catalog.arbiter import (
     needs_adoption,
     other_owner,
     put_mark,
+    row_claim,
     swap_file,
     sync,
     sync_many,
@@ -68,7 +69,6 @@ from relance.catalog.states import (
     Situation,
     State,
     cleared,
-    from_seconds,
     new_nonce,
     purged,
     purging,
@@ -97,7 +97,6 @@ from relance.locations import (
 )
 from relance.storage.ballast import emptying
 from relance.storage.probe import require_create_only, require_replace
-from relance.storage.protocol import Version
 
 HASHED_DIRECTORY = re.compile(r"[0-9a-f]{8}_.+")
 """What the catalog calls the directories it makes."""
@@ -401,7 +400,7 @@ def _look_at_rows(context: Context, snapshot: Snapshot, rows: list[Row]) -> Find
         elif f"{row.normalized_location}/" not in there:
             yield from _without_files(row)
         elif (control := control_of(row)) is not None and control.since is not None:
-            claim = Marked(control, Version(""), from_seconds(control.since))
+            claim = row_claim(control)
             if problem := _dead_claim(context, row.object_id, claim, _purge_row, _end_row_create):
                 yield problem
     yield from _look_at_parents(rows)

@@ -26,6 +26,7 @@ from relance.catalog.context import FLAT, Context
 from relance.catalog.layout import (
     ONE_TABLE_FAILS,
     Bodies,
+    KnownProperties,
     NameSnapshot,
     inspect_name,
     list_manifests,
@@ -34,6 +35,7 @@ from relance.catalog.layout import (
 )
 from relance.catalog.manifest.row import ObjectType, Row, user_properties
 from relance.catalog.manifest.store import Change, Manifest, Snapshot, rereading, transact
+from relance.catalog.manifest.table import RECENT_SECONDS
 from relance.catalog.states import (
     MARGIN,
     Control,
@@ -55,7 +57,13 @@ from relance.errors import (
     UnsupportedOperationError,
 )
 from relance.identifiers import DELIMITER, TableId, parse_namespace_id
-from relance.locations import RESERVED_FILE, VERSIONS_DIRECTORY, table_directory, table_location
+from relance.locations import (
+    RESERVED_FILE,
+    TABLE_SUFFIX,
+    VERSIONS_DIRECTORY,
+    table_directory,
+    table_location,
+)
 from relance.storage.at_once import map_at_once
 from relance.storage.protocol import ObjectStorage
 
@@ -319,25 +327,29 @@ def lance_properties(context: Context, home: NameSnapshot) -> dict[str, str]:
     """Return the properties that Lance has of a table in its home directory.
 
     A table that Lance cannot read has none. They are remembered for as long as its latest version stays the
-    same, so that a client that looks at the table again asks nothing more.
+    same, so that a client that looks at the table again asks nothing more; where the look at the table did
+    not show that version, on an object store they can be 10 seconds old.
     """
-    newest = home.newest
+    newest, now = home.newest, context.clock.monotonic()
+    known = context.memory.properties.get(home.directory)
     if newest is None and home.has_versions:
+        if known is not None and now - known.seen < RECENT_SECONDS and not context.storage.cheap_lookups:
+            return dict(known.properties)
         newest = next(iter(reversed(list_manifests(context.storage, home.directory, None))), None)
     if newest is None:
         return {}
-    known = context.memory.properties.get(home.directory)
-    if known is None or known[0] != newest:
+    if known is None or known.newest != newest:
         try:
             head = context.tables.head(home.directory)
         except InternalError:
             return {}  # a damaged table can be described, registered and dropped all the same
         if head is None:
             return {}
-        known = newest, user_properties(head.properties)
-        if head.version == newest.version:
-            context.memory.properties[home.directory] = known
-    return dict(known[1])
+        known = KnownProperties(newest, user_properties(head.properties), now)
+        if head.version != newest.version:
+            return dict(known.properties)
+    context.memory.properties[home.directory] = replace(known, seen=now)
+    return dict(known.properties)
 
 
 def not_found(context: Context, state: NameState) -> TableNotFoundError:
@@ -687,9 +699,15 @@ def require_free(context: Context, snapshot: Snapshot, table_id: TableId) -> Non
 
 def new_directory(table_id: TableId) -> str:
     """Return the name of a directory that no table ever had."""
-    name = f"{secrets.token_hex(4)}_{table_id}"
+    return hashed_directory(secrets.token_hex(4), table_id)
+
+
+def hashed_directory(digest: str, table_id: TableId) -> str:
+    """Return the name of a table's directory outside its home."""
     # A file name has its limit and an id of many parts has not; the row says where the table is.
-    return name.encode()[:MAX_DIRECTORY_BYTES].decode(errors="ignore")
+    name = f"{digest}_{table_id}".encode()[:MAX_DIRECTORY_BYTES].decode(errors="ignore")
+    # Whoever lists directories would take one with this ending for the home of a root table.
+    return f"{name}_" if name.endswith(TABLE_SUFFIX) else name
 
 
 def remove_unknown(context: Context, directory: str) -> None:

@@ -93,6 +93,15 @@ class TestDirectories:
         assert_whole(catalog, "t", 2)
         assert rows(v2.open(V1), "t") == [1]
 
+    def test_no_new_directory_looks_like_the_home_of_a_root_table(self, lake: Lake) -> None:
+        catalog, name = lake.open(), "x.lance"
+        make(catalog, name, 1)
+        drop(catalog, name)
+        write(catalog, name, 2)  # declares it first: a directory of its own
+        assert tables(lake.open({})) == [name]
+        assert tables(lake.open(V1)) == []
+        assert rows(lake.open({}), name) == [2]
+
     @pytest.mark.parametrize("path", ["t", "a/t"])
     def test_declare_accepts_only_its_own_location(self, path: str, lake: Lake) -> None:
         catalog = lake.open()
