@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -111,7 +111,8 @@ def migrate_format(context: Context, *, dry_run: bool) -> FormatMigration:
         _convert_name(context, step)
     if context.manifest is not None:
         _convert_rows(context, context.manifest)
-        _sync_rows(context, context.manifest)
+        rows = map(decode_row, context.manifest.latest().all_rows())
+        sync_homes(context, sorted({row.original_id for row in rows if row.is_home}), dry_run=False)
     migrate_markers(context, dry_run=False)
     state_format(context.storage, converted=True)
     return plan.report(dry_run=False)
@@ -490,7 +491,8 @@ def _marker_of(row: Row) -> OldMarker:
 
 def _rewrite(manifest: Manifest, ids: Sequence[str], changed: Callable[[Row], Row | None]) -> None:
     """Replace rows, several hundred in one commit; None leaves one as it is."""
-    for batch in _batches(ids):
+    for start in range(0, len(ids), _ROWS_PER_COMMIT):
+        batch = ids[start : start + _ROWS_PER_COMMIT]
 
         def plan(snapshot: Snapshot, batch: Sequence[str] = batch) -> tuple[Change, None]:
             pairs = ((row, changed(row)) for row in snapshot.get(batch).values())
@@ -499,14 +501,3 @@ def _rewrite(manifest: Manifest, ids: Sequence[str], changed: Callable[[Row], Ro
             return Change(removed, tuple(row for change in changes for row in change.added)), None
 
         transact(manifest, plan)
-
-
-def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + _ROWS_PER_COMMIT] for start in range(0, len(ids), _ROWS_PER_COMMIT))
-
-
-def _sync_rows(context: Context, manifest: Manifest) -> None:
-    """Put every home row where arbiter and marker want it."""
-    rows = (decode_row(columns) for columns in manifest.latest().all_rows())
-    for batch in _batches(sorted({row.original_id for row in rows if row.is_home})):
-        sync_homes(context, batch, dry_run=False)

@@ -644,32 +644,34 @@ def migrate_to_manifest(
     visible = set(list_names(context, include_declared=True))
     hidden = listing.hidden() & listing.directories
     names = sorted(visible | hidden | snapshot.home_names())
-    kinds: dict[str, list[str]] = {"registered": [], "dropped": [], "mended": [], "shadowed": []}
-    for start in range(0, len(names), _BATCH):
-        batch = names[start : start + _BATCH]
-        for kind, name in sync_homes(context, batch, dry_run=dry_run):
-            kinds[kind].append(name)
-        if progress is not None:
-            progress(MigrationProgress(start + len(batch), len(names)))
+    kinds = sync_homes(context, names, dry_run=dry_run, progress=progress)
     return ManifestMigration(**{kind: tuple(names) for kind, names in kinds.items()}, dry_run=dry_run)
 
 
-def sync_homes(context: Context, names: Sequence[str], *, dry_run: bool) -> list[tuple[str, str]]:
-    """Put the rows of home directories in place, in one commit; return what changes for which name."""
-    snapshot = context.require_manifest(to_do="migrating to the manifest").latest()
-    snapshot.get(names)  # in one query: a snapshot keeps what it found
-    states = {}
-    kinds: list[tuple[str, str]] = []
-    for name in names:
-        state = home_state(inspect_name(context, name, bodies=Bodies.HIDDEN))
-        if state.visible and other_owner(snapshot, name) is not None:
-            kinds.append(("shadowed", name))
-            continue  # the name is not free; a drop, whose row has another id, is added all the same
-        if _is_in_place(snapshot, name, state):
-            continue
-        states[name] = state
-        new = "dropped" if state.hidden else "registered"
-        kinds.append(("mended" if home_rows(snapshot, name) else new, name))
-    if states and not dry_run:
-        sync_many(context, snapshot, states)
+def sync_homes(
+    context: Context,
+    names: Sequence[str],
+    *,
+    dry_run: bool,
+    progress: Callable[[MigrationProgress], None] | None = None,
+) -> dict[str, list[str]]:
+    """Put the rows of home directories in place, several hundred in one commit; return what changed how."""
+    manifest = context.require_manifest(to_do="migrating to the manifest")
+    kinds: dict[str, list[str]] = {"registered": [], "dropped": [], "mended": [], "shadowed": []}
+    for start in range(0, len(names), _BATCH):
+        batch, snapshot, states = names[start : start + _BATCH], manifest.latest(), {}
+        snapshot.get(batch)  # in one query: a snapshot keeps what it found
+        for name in batch:
+            state = home_state(inspect_name(context, name, bodies=Bodies.HIDDEN))
+            if state.visible and other_owner(snapshot, name) is not None:
+                kinds["shadowed"].append(name)
+                continue  # the name is not free; a drop, whose row has another id, is added all the same
+            if not _is_in_place(snapshot, name, state):
+                states[name] = state
+                new = "dropped" if state.hidden else "registered"
+                kinds["mended" if home_rows(snapshot, name) else new].append(name)
+        if states and not dry_run:
+            sync_many(context, snapshot, states)
+        if progress is not None:
+            progress(MigrationProgress(start + len(batch), len(names)))
     return kinds
