@@ -66,7 +66,7 @@ PATCHED = {
     "purge.finish_group": "relance.catalog.purge:_end",
     "purge.largest_batch": "relance.catalog.purge:LARGEST_BATCH",
     "purge.purge_claimed": "relance.catalog.purge:_purge_held",
-    "purge.report_progress": "relance.catalog.purge:Progress.add",
+    "purge.report_progress": "relance.catalog.purge:_Held.add",
     "purge.release": "relance.catalog.purge:_release",
     "purge.remembered_files": "relance.catalog.purge:REMEMBERED",
     "purge.swap_files": "relance.catalog.purge:swap_files",

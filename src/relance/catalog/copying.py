@@ -50,13 +50,11 @@ def copy_directory(
         for info in context.storage.list_recursive(source)
         if info.key not in copied and info.key.rpartition("/")[2] != DEREGISTERED_FILE
     ]
-    manifests = sorted(
-        (info for info in infos if _version(source, info) is not None),
-        key=lambda info: _version(source, info) or 0,
-    )
-    others = [info for info in infos if _version(source, info) is None]
-    total = len(infos)
-    done = 0
+    versions = {info.key: _version(source, info) for info in infos}
+    others = [info for info in infos if versions[info.key] is None]
+    manifests = [info for info in infos if versions[info.key] is not None]
+    manifests.sort(key=lambda info: versions[info.key] or 0)
+    total, done = len(infos), 0
     for start in range(0, len(others), _TOGETHER):
         batch = others[start : start + _TOGETHER]
         map_at_once(context.storage, lambda info: _copy(context, source, target, info), batch)
@@ -79,21 +77,12 @@ def _version(source: str, info: ObjectInfo) -> int | None:
 
 def _copy(context: Context, source: str, target: str, info: ObjectInfo) -> None:
     relative = info.key.removeprefix(f"{source}/")
-    file = relative.rpartition("/")[2]
-    try:
-        context.storage.copy(
-            info.key, f"{target}/{relative}", share=file not in {VERSION_HINT, RESERVED_FILE}
-        )
-    except KeyNotFoundError:
-        return  # cleaned up since it was listed: no version that is left names it
+    share = relative.rpartition("/")[2] not in {VERSION_HINT, RESERVED_FILE}
+    with suppress(KeyNotFoundError):  # cleaned up since it was listed: no version that is left names it
+        context.storage.copy(info.key, f"{target}/{relative}", share=share)
 
 
-def show_copy(
-    context: Context,
-    generation: Generation,
-    target: TableId,
-    progress: Callable[[CopyProgress], None] | None = None,
-) -> None:
+def show_copy(context: Context, generation: Generation, target: TableId) -> None:
     """Show a copy of a table that is dropped in its home directory under another id; the drop stays.
 
     Raises:
@@ -102,11 +91,14 @@ def show_copy(
         SwapLostError: the drop ended while the files were copied; nothing was shown.
     """
     directory = new_directory(target)
-    row = replace(_home_row(context, generation).restored(str(target)), location=directory)
+    snapshot = context.latest(writing=True)
+    rows = [] if snapshot is None else home_rows(snapshot, generation.name)
+    source = rows[0] if rows else Row(generation.name, ObjectType.TABLE, generation.directory)
+    row = replace(source.restored(str(target)), location=directory)
     try:
         copied: set[str] = set()
-        while copy_directory(context, generation.directory, directory, copied=copied, progress=progress):
-            progress = None
+        while copy_directory(context, generation.directory, directory, copied=copied):
+            pass  # until nothing came meanwhile
         # A purge may have deleted files before they were copied, a create may have written a version.
         marked = generation.home.marked if generation.home is not None else None
         if not is_same(read_control(context, generation.name), marked):
@@ -117,12 +109,6 @@ def show_copy(
     except RelanceError:
         remove_copy(context, directory)
         raise
-
-
-def _home_row(context: Context, generation: Generation) -> Row:
-    snapshot = context.latest(writing=True)
-    rows = [] if snapshot is None else home_rows(snapshot, generation.name)
-    return rows[0] if rows else Row(generation.name, ObjectType.TABLE, generation.directory)
 
 
 def remove_copy(context: Context, directory: str) -> None:

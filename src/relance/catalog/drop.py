@@ -18,11 +18,11 @@ from relance.catalog.arbiter import (
     busy,
     control_of,
     delete_mark,
-    end_create,
     end_row_create,
     home_rows,
     is_same,
     move_row,
+    other_owner,
     put_mark,
     row_claim,
     same_row,
@@ -148,10 +148,7 @@ def drop(context: Context, table_id: TableId, ttl: timedelta | None) -> Dropped:
         InvalidInputError: a TTL is not a duration.
     """
     snapshot = context.latest(writing=True)
-    row = None if snapshot is None else snapshot.get([str(table_id)]).get(str(table_id))
     if snapshot is not None and not home_counts(context, snapshot, table_id):
-        return _drop_row(context, table_id, ttl)
-    if row is not None and not row.is_home:
         return _drop_row(context, table_id, ttl)
     return drop_home(context, table_id.name, ttl, snapshot)
 
@@ -279,13 +276,10 @@ def swap_deleted(
     mark: Mark,
     version: int,
     lease: Lease,
-    *,
-    to: str = "",
-    at: str = "",
 ) -> Marked | None:
     """Have the arbiter say what the marker says, within the lease that began before the marker was put.
 
-    `to` and `at` are of a rename. Returns the new arbiter; None when another client put it there for us.
+    Returns the new arbiter; None when another client put it there for us.
 
     Raises:
         ConcurrentModificationError: another client changed the name meanwhile.
@@ -297,7 +291,7 @@ def swap_deleted(
                 marked, deletion_id=deletion_id, version=version, ttl=mark.ttl, timing=context.timing
             )
             with suppress(SwapLostError):
-                return swap_file(context, name, replace(control, to=to, at=at), over=marked)
+                return swap_file(context, name, replace(control, to=mark.to, at=mark.at), over=marked)
         lease = begin_lease(context)
         home = inspect_name(context, name, bodies=Bodies.ALL)
         marked = home.marked
@@ -339,13 +333,11 @@ def _undrop_home(
     """
     name = table_id.name
     require_writable(snapshot)
-    owner = None if snapshot is None else snapshot.get([name]).get(name)
-    if owner is not None and not owner.is_home:
+    if (owner := other_owner(snapshot, name)) is not None:
         raise taken(table_id, owner)
     marked = home.marked
-    if marked is not None and marked.state is State.REVIVING:
-        with suppress(SwapLostError):
-            end_create(context, home)
+    if state_of(marked) is State.REVIVING:
+        settle(context, home)
         return None
     if home.is_live:
         raise TableAlreadyExistsError(f"table id '{table_id}' is not dropped")
@@ -434,8 +426,7 @@ def _undrop_row(context: Context, row: Row, target: TableId) -> None:
     if control is not None and control.state is State.PURGING:
         raise busy(context, row.original_id, row_claim(control))
     if control is None or control.state is not State.DELETED:
-        state = NameState(table_id, context.latest(), row, None, ())
-        raise not_found(context, state)
+        raise not_found(context, NameState(table_id, context.latest(), row, None, ()))
     directory = require_directory(row)
     if not context.storage.which_exist([f"{directory}/"]):
         assert context.manifest is not None  # the row came from it
@@ -445,14 +436,22 @@ def _undrop_row(context: Context, row: Row, target: TableId) -> None:
         )
 
     def plan(snapshot: Snapshot, found: Row) -> Change:
-        shown = found.restored(str(target))
-        freed = free_name(context, snapshot, target.parts, shown)
-        moved = move_row(snapshot, found, shown)
-        removed = tuple(dict.fromkeys((*moved.removed, *freed.removed)))
-        added = {row.object_id: row for row in (*freed.added, *moved.added)}
-        return replace(freed, removed=removed, added=tuple(added.values()))
+        return show_row(context, snapshot, found, found.restored(str(target)))
 
     swap_row(context, row, plan)
+
+
+def show_row(context: Context, snapshot: Snapshot, old: Row, new: Row) -> Change:
+    """Return what replaces a row by a visible one, whose id nothing visible has.
+
+    Raises:
+        TableAlreadyExistsError: the name is taken.
+        NamespaceNotFoundError: the namespace does not exist.
+    """
+    freed, moved = free_name(context, snapshot, new.parts, new), move_row(snapshot, old, new)
+    removed = tuple(dict.fromkeys((*moved.removed, *freed.removed)))
+    added = {row.object_id: row for row in (*freed.added, *moved.added)}
+    return replace(freed, removed=removed, added=tuple(added.values()))
 
 
 @emptying()
@@ -499,8 +498,7 @@ def _undrop_once(
     if target == table_id:
         return _undrop_home(context, table_id, state.snapshot, home, lease)
     if state_of(home.marked) is State.REVIVING:
-        with suppress(SwapLostError):
-            end_create(context, home)
+        settle(context, home)
         return None
     if home.situation is Situation.PURGING and home.marked is not None:
         raise busy(context, table_id.name, home.marked)
@@ -522,7 +520,7 @@ def chosen_generation(context: Context, state: NameState, deletion_id: str | Non
         TableNotFoundError: there is none.
         TableAlreadyExistsError: the table is not dropped.
     """
-    chosen = [each for each in state.dropped if deletion_id in {None, each.deletion_id}]
+    chosen = drops_of(state, deletion_id)
     left = [each for each in chosen if each.control.state is not State.PURGING]
     if left:
         return left[-1]
@@ -530,6 +528,16 @@ def chosen_generation(context: Context, state: NameState, deletion_id: str | Non
         raise TableAlreadyExistsError(f"table id '{state.table_id}' is not dropped")
     if chosen:
         return chosen[-1]
-    if state.dropped:
-        raise TableNotFoundError(f"table id '{state.table_id}' has no drop with deletion id '{deletion_id}'")
     raise not_found(context, state)
+
+
+def drops_of(state: NameState, deletion_id: str | None) -> list[Generation]:
+    """Return the dropped generations of a name, or only the one that is asked for.
+
+    Raises:
+        TableNotFoundError: others are dropped, but not that one.
+    """
+    chosen = [each for each in state.dropped if deletion_id in {None, each.deletion_id}]
+    if state.dropped and not chosen:
+        raise TableNotFoundError(f"table id '{state.table_id}' has no drop with deletion id '{deletion_id}'")
+    return chosen

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from relance.catalog.arbiter import home_rows, home_state, move_row, other_owner, sync_many
+from relance.catalog.arbiter import move_row
 from relance.catalog.context import Context
 from relance.catalog.copying import copy_directory
 from relance.catalog.layout import (
-    Bodies,
-    inspect_name,
     list_manifests,
     list_root,
     put_sign,
@@ -29,7 +27,7 @@ from relance.catalog.layout import (
 )
 from relance.catalog.manifest.row import FORMAT_1_KEYS, ObjectType, Row, decode_row
 from relance.catalog.manifest.store import Change, Manifest, Snapshot, transact
-from relance.catalog.repair import migrate_markers
+from relance.catalog.repair import migrate_markers, sync_homes
 from relance.catalog.resolve import hashed_directory
 from relance.catalog.states import (
     FORMAT,
@@ -113,7 +111,8 @@ def migrate_format(context: Context, *, dry_run: bool) -> FormatMigration:
         _convert_name(context, step)
     if context.manifest is not None:
         _convert_rows(context, context.manifest)
-        _sync_rows(context, context.manifest)
+        rows = map(decode_row, context.manifest.latest().all_rows())
+        sync_homes(context, sorted({row.original_id for row in rows if row.is_home}), dry_run=False)
     migrate_markers(context, dry_run=False)
     state_format(context.storage, converted=True)
     return plan.report(dry_run=False)
@@ -348,10 +347,8 @@ def _moved(root: _Root, name: str, rows: tuple[Row, ...]) -> _Step:
     context = root.context
     manifests = list_manifests(context.storage, table_directory(name), None)
     version = manifests[-1].version if manifests else 0
-    deletion_id, ttl = new_nonce(), context.timing.drop_ttl
-    control = Control(State.DELETED, new_nonce(), id=deletion_id, version=version, ttl=ttl)
-    mark = Mark(context.clock.now(), ttl, deletion_id)
-    return _Step(name, _Kind.COPIED, control, mark, deregistered=False, copies=rows)
+    drop = OldMarker(OldState.DELETED, context.clock.now(), context.timing.drop_ttl, version, new_nonce())
+    return _Step(name, _Kind.COPIED, _deleted(drop), _mark(drop), deregistered=False, copies=rows)
 
 
 def _fresh(name: str, row: Row) -> str:
@@ -423,13 +420,8 @@ def _redirect(context: Context, plan: _Plan) -> None:
             there = {info.key.removeprefix(target) for info in context.storage.list_recursive(target)}
             copy_directory(context, source, target, copied={source + key for key in there})
 
-    def redirected(row: Row) -> Row | None:
-        return replace(row, location=targets[row.object_id]) if row.object_id in targets else None
-
     if context.manifest is not None:
-        _rewrite(
-            context.manifest, sorted(targets), lambda snapshot, row: _replaced(snapshot, row, redirected(row))
-        )
+        _rewrite(context.manifest, sorted(targets), lambda row: replace(row, location=targets[row.object_id]))
 
 
 def _convert_name(context: Context, step: _Step) -> None:
@@ -468,7 +460,7 @@ def _read(storage: ObjectStorage, key: str) -> Stored | None:
 def _convert_rows(context: Context, manifest: Manifest) -> None:
     """Take the keys of the first format out of all rows. Home rows are moved into place after that."""
     ids = sorted(row.object_id for row in map(decode_row, manifest.latest().all_rows()) if row.is_of_format_1)
-    _rewrite(manifest, ids, lambda snapshot, row: _replaced(snapshot, row, _converted(context, row)))
+    _rewrite(manifest, ids, lambda row: _converted(context, row))
 
 
 def _converted(context: Context, row: Row) -> Row | None:
@@ -497,39 +489,15 @@ def _marker_of(row: Row) -> OldMarker:
     return decode_old(body, f"the manifest's row '{row.object_id}'")
 
 
-def _replaced(snapshot: Snapshot, row: Row, by: Row | None) -> Change:
-    return Change() if by is None else move_row(snapshot, row, by)
-
-
-def _rewrite(manifest: Manifest, ids: Sequence[str], change_of: Callable[[Snapshot, Row], Change]) -> None:
-    """Change rows, several hundred in one commit."""
-    for batch in _batches(ids):
+def _rewrite(manifest: Manifest, ids: Sequence[str], changed: Callable[[Row], Row | None]) -> None:
+    """Replace rows, several hundred in one commit; None leaves one as it is."""
+    for start in range(0, len(ids), _ROWS_PER_COMMIT):
+        batch = ids[start : start + _ROWS_PER_COMMIT]
 
         def plan(snapshot: Snapshot, batch: Sequence[str] = batch) -> tuple[Change, None]:
-            changes = [change_of(snapshot, row) for row in snapshot.get(batch).values()]
+            pairs = ((row, changed(row)) for row in snapshot.get(batch).values())
+            changes = [move_row(snapshot, old, new) for old, new in pairs if new is not None]
             removed = tuple(object_id for change in changes for object_id in change.removed)
             return Change(removed, tuple(row for change in changes for row in change.added)), None
 
         transact(manifest, plan)
-
-
-def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + _ROWS_PER_COMMIT] for start in range(0, len(ids), _ROWS_PER_COMMIT))
-
-
-def _sync_rows(context: Context, manifest: Manifest) -> None:
-    """Put every home row where arbiter and marker want it."""
-    rows = (decode_row(columns) for columns in manifest.latest().all_rows())
-    names = sorted({row.original_id for row in rows if row.is_home})
-    for batch in _batches(names):
-        snapshot = manifest.latest()
-        states = {name: home_state(inspect_name(context, name, bodies=Bodies.ALL)) for name in batch}
-        wrong = {
-            name: state
-            for name, state in states.items()
-            if not (state.visible and other_owner(snapshot, name) is not None)
-            and [row.is_dropped for row in home_rows(snapshot, name)]
-            != ([] if not state.visible and not state.hidden else [state.hidden])
-        }
-        if wrong:
-            sync_many(context, snapshot, wrong)

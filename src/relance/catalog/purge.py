@@ -42,10 +42,10 @@ from relance.catalog.arbiter import (
     version_rows,
 )
 from relance.catalog.context import Context
+from relance.catalog.drop import drops_of
 from relance.catalog.layout import (
     ONE_TABLE_FAILS,
     Bodies,
-    ManifestFile,
     NameSnapshot,
     inspect_name,
     list_root,
@@ -84,7 +84,6 @@ from relance.catalog.states import (
     purging,
     returned,
     seconds,
-    state_of,
 )
 from relance.clock import require_moment
 from relance.errors import (
@@ -101,7 +100,7 @@ from relance.locations import DEREGISTERED_FILE, TABLE_SUFFIX, VERSION_HINT, VER
 from relance.storage.at_once import map_at_once
 from relance.storage.ballast import emptying
 from relance.storage.probe import require_replace
-from relance.storage.protocol import Deleted, ObjectInfo, ObjectStorage, TrashClaim, Version
+from relance.storage.protocol import ObjectInfo, ObjectStorage, TrashClaim, Version
 
 UNIQUE_NAMES = frozenset({"data", "_deletions", "_indices", "_transactions"})
 """Directories of a table whose files are never named twice; a manifest's name comes again."""
@@ -169,33 +168,6 @@ def look_inside(storage: ObjectStorage, directory: str) -> tuple[ObjectInfo, ...
 def _is_never_named_twice(directory: str, key: str) -> bool:
     """Tell whether a file of a table has a name that no later table can have."""
     return key[len(directory) + 1 :].partition("/")[0] in UNIQUE_NAMES
-
-
-@dataclass(slots=True)
-class Progress:
-    """Counts, reports and slows down."""
-
-    id: tuple[str, ...]
-    options: PurgeOptions
-    files: int = 0
-    bytes: int = 0
-
-    @property
-    def largest_batch(self) -> int:
-        """Files until the next look at the lease; at most a second's worth when there is a rate."""
-        rate = self.options.rate_limit
-        return LARGEST_BATCH if rate is None else max(1, min(LARGEST_BATCH, int(rate)))
-
-    def add(self, deleted: Deleted) -> None:
-        self.files += deleted.files
-        self.bytes += deleted.bytes
-        if self.options.progress is not None:
-            self.options.progress(PurgeProgress(self.id, self.files, self.bytes))
-        if self.options.rate_limit:
-            self.options.sleep(deleted.files / self.options.rate_limit)
-
-    def result(self, *, left: tuple[str, ...] = (), error: RelanceError | None = None) -> PurgeResult:
-        return PurgeResult(self.id, self.files, self.bytes, left, error)
 
 
 # What may be purged.
@@ -289,44 +261,30 @@ def _settle(context: Context, home: NameSnapshot) -> bool:
 
 def _home_ready(context: Context, home: NameSnapshot, snapshot: Snapshot | None, *, force: bool) -> Ready:
     table_id, marked = TableId((), home.name), home.marked
-    if home.situation is Situation.VISIBLE:
-        if home.marker is not None and state_of(marked) is not State.WRITING:
-            tidy(context, home)
-        if home.holds_table:
-            raise _not_dropped(table_id, home)
-        raise not_found(context, NameState(table_id, snapshot, None, home, ()))
     generation = generation_at_home(context, home)
-    if generation is None or marked is None:
-        if marked is None or marked.state is not State.PURGING:
-            raise not_found(context, NameState(table_id, snapshot, None, home, ()))
+    if generation is None and marked is not None and marked.state is State.PURGING:
         generation = Generation(table_id, marked.control, None, home=home)
+    if generation is None or marked is None:
+        raise _nothing_dropped(context, NameState(table_id, snapshot, None, home, ()))
     written = home.newest.info.modified if home.newest is not None else None
+    _require_due(context, generation, written, force=force)
     if marked.state is State.PURGING:
-        if not is_dead(context, marked.control, marked.modified):
-            raise busy(context, home.name, marked)
-    else:
-        if not force and not is_expired(context, generation, written):
-            raise too_early(context, generation, written)
-        if fence_is_up(context, marked.control):
-            until = from_seconds(marked.control.fence or 0).isoformat(timespec="seconds")
-            raise ConcurrentModificationError(
-                f"table id '{table_id}' is dropped, but a write that started before the drop may still be in "
-                f"progress: purge it after {until}"
-            )
-        _refuse_shared(context, snapshot, home.directory, table_id)
+        return Ready(generation, look_inside(context.storage, home.directory), marked.control.upto)
+    if fence_is_up(context, marked.control):
+        until = from_seconds(marked.control.fence or 0).isoformat(timespec="seconds")
+        raise ConcurrentModificationError(
+            f"table id '{table_id}' is dropped, but a write that started before the drop may still be in "
+            f"progress: purge it after {until}"
+        )
+    _refuse_shared(snapshot, home.directory, table_id)
     files = look_inside(context.storage, home.directory)
-    return Ready(generation, files, _upto(context, marked, home.directory, written, files))
+    return Ready(generation, files, _upto(context, home.directory, written, files))
 
 
 def _upto(
-    context: Context,
-    marked: Marked,
-    directory: str,
-    written: datetime | None,
-    files: tuple[ObjectInfo, ...] | None,
-) -> int | None:
-    if marked.state is State.PURGING:
-        return marked.control.upto
+    context: Context, directory: str, written: datetime | None, files: tuple[ObjectInfo, ...] | None
+) -> int:
+    """Return when the newest version was written, or the newest file where there is no version."""
     if written is not None:
         return seconds(max(written, _hint_written(context, directory, files) or written))
     times = [context.clock.at_store(info.modified) for info in files or () if info.modified is not None]
@@ -346,22 +304,34 @@ def _hint_written(context: Context, directory: str, files: tuple[ObjectInfo, ...
     return None if modified is None else context.clock.at_store(modified)
 
 
-def too_early(context: Context, generation: Generation, written: datetime | None) -> InvalidTableStateError:
-    """Return the error for a table whose retention period did not end."""
-    status = generation.status(context)
-    when = status.purge_after.strftime("%Y-%m-%d %H:%M:%S UTC") if status.purge_after else "never"
-    because = ""
+def _require_due(context: Context, generation: Generation, written: datetime | None, *, force: bool) -> None:
+    """Check that the retention period ended, or that the purge which claimed the table is dead.
+
+    Raises:
+        InvalidTableStateError: the period goes on, and the purge is not forced.
+        ConcurrentModificationError: the other purge may go on.
+    """
+    claim = _claim_of(generation)
+    if claim.state is State.PURGING:
+        if not is_dead(context, claim.control, claim.modified):
+            raise busy(context, generation.name, claim)
+    elif not force and not is_expired(context, generation, written):
+        raise _too_early(context, generation, written)
+
+
+def _too_early(context: Context, generation: Generation, written: datetime | None) -> InvalidTableStateError:
+    due, because = generation.status(context).purge_after, ""
     if written is not None and generation.dropped_at is not None and written > generation.dropped_at:
         due = period_end(written, generation.ttl(context))
-        when = due.strftime("%Y-%m-%d %H:%M:%S UTC") if due is not None else "never"
         because = " (another client wrote to it after the drop, which restarts the period)"
+    when = due.strftime("%Y-%m-%d %H:%M:%S UTC") if due is not None else "never"
     return InvalidTableStateError(
         f"table id '{generation.table_id}' can be undropped until {when}{because}: purge it after that, "
         "or pass force=True to purge it now"
     )
 
 
-def _refuse_shared(context: Context, snapshot: Snapshot | None, directory: str, table_id: TableId) -> None:
+def _refuse_shared(snapshot: Snapshot | None, directory: str, table_id: TableId) -> None:
     """Check that no row leads to a directory, above it or below it.
 
     Raises:
@@ -378,17 +348,11 @@ def _refuse_known_to_manifest(context: Context, tables: Sequence[_Held]) -> None
     """Let those tables fail to which rows lead that a catalog without the manifest does not know."""
     if context.manifest is not None:
         return  # it was asked when the tables were looked at
-    try:
+    with _failing(tables):
         snapshot = context.any_snapshot()
-    except RelanceError as error:
         for table in tables:
-            table.fail(error)
-        return
-    for table in tables:
-        try:
-            _refuse_shared(context, snapshot, table.directory, table.ready.table_id)
-        except RelanceError as error:
-            table.fail(error)
+            with _failing([table]):
+                _refuse_shared(snapshot, table.directory, table.ready.table_id)
 
 
 def _also_used(object_id: str, directory: str, other: Row) -> InvalidTableStateError:
@@ -406,21 +370,17 @@ def _row_ready(context: Context, generation: Generation, *, force: bool) -> Read
     if control.state is State.REVIVING:
         end_row_create(context, row)
         raise ConcurrentModificationError(f"table id '{generation.table_id}' was being created; retry")
-    if control.state is State.PURGING:
-        claim = _claim_of(generation)
-        if not is_dead(context, control, claim.modified):
-            raise busy(context, generation.name, claim)
-    if row.object_type != ObjectType.TABLE:
-        if control.state is not State.PURGING and not force and not is_expired(context, generation):
-            raise too_early(context, generation, None)
+    is_table, claimed = row.object_type == ObjectType.TABLE, control.state is State.PURGING
+    if claimed or not is_table:
+        _require_due(context, generation, None, force=force)
+    if not is_table:
         return Ready(generation, (), None, keeps_files=True)
     directory = require_directory(row)
     written = newest_write(context, generation)
-    if control.state is not State.PURGING:
+    if not claimed:
         if generation.dropped_at is None:
             generation = _start_period(context, generation)
-        if not force and not is_expired(context, generation, written):
-            raise too_early(context, generation, written)
+        _require_due(context, generation, written, force=force)
     snapshot = context.require_manifest(to_do="purging").latest()
     if is_shared(context, snapshot, row):
         return Ready(generation, (), None, keeps_files=True)
@@ -470,7 +430,9 @@ class _Held:
 
     ready: Ready
     claim: Claim
-    done: Progress
+    options: PurgeOptions
+    files: int = 0
+    bytes: int = 0
     deleting: bool = False
     """Something may have been deleted."""
     harmless: bool = False
@@ -479,13 +441,23 @@ class _Held:
     """Set once it is over."""
 
     @property
+    def id(self) -> tuple[str, ...]:
+        return tuple(self.ready.table_id.parts)
+
+    @property
     def directory(self) -> str:
         return self.ready.generation.directory
 
     @property
     def is_listed(self) -> bool:
         """Whether its files are known, and may all be deleted at once."""
-        return self.ready.files is not None and not self.done.options.rate_limit
+        return self.ready.files is not None and not self.options.rate_limit
+
+    @property
+    def largest_batch(self) -> int:
+        """Files until the next look at the lease; at most a second's worth when there is a rate."""
+        rate = self.options.rate_limit
+        return LARGEST_BATCH if rate is None else max(1, min(LARGEST_BATCH, int(rate)))
 
     @property
     def can_be_released(self) -> bool:
@@ -495,20 +467,28 @@ class _Held:
             return False  # it is over, or another client has the claim
         return self.harmless or not (self.deleting and isinstance(error, ServiceUnavailableError))
 
-    def fail(self, error: RelanceError, left: tuple[str, ...] = ()) -> None:
-        self.result = self.done.result(left=left, error=error)
-
     @property
     def ended(self) -> PurgeResult:
         assert self.result is not None  # it was taken to its end
         return self.result
 
+    def add(self, infos: Sequence[ObjectInfo]) -> None:
+        """Count files that were deleted, report them and keep to the rate."""
+        self.files += len(infos)
+        self.bytes += sum(info.size for info in infos)
+        if self.options.progress is not None:
+            self.options.progress(PurgeProgress(self.id, self.files, self.bytes))
+        if self.options.rate_limit:
+            self.options.sleep(len(infos) / self.options.rate_limit)
+
+    def end(self, *, left: tuple[str, ...] = (), error: RelanceError | None = None) -> None:
+        self.result = PurgeResult(self.id, self.files, self.bytes, left, error)
+
     def still_ours(self) -> bool:
         """Look at the lease, and renew it in time; a table whose claim is lost fails."""
-        try:
-            self.claim.ensure()
-        except RelanceError as error:
-            self.fail(error)
+        if self.result is None:
+            with _failing([self]):
+                self.claim.ensure()
         return self.result is None
 
     def is_doomed(self, context: Context, info: ObjectInfo) -> bool:
@@ -523,6 +503,20 @@ class _Held:
         return info.modified is not None and seconds(context.clock.at_store(info.modified)) <= upto
 
 
+def _going_on(tables: Sequence[_Held]) -> list[_Held]:
+    return [table for table in tables if table.result is None]
+
+
+@contextmanager
+def _failing(tables: Sequence[_Held]) -> Iterator[None]:
+    """Make an error in the block the result of those tables that go on."""
+    try:
+        yield
+    except RelanceError as error:
+        for table in _going_on(tables):
+            table.end(error=error)
+
+
 @emptying()
 def purge_ready(context: Context, ready: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
     """Claim tables and delete their files; failures are part of the results, which are in their order.
@@ -530,62 +524,62 @@ def purge_ready(context: Context, ready: Sequence[Ready], options: PurgeOptions)
     Tables of many files go last, so that small ones do not wait for them.
     """
     results: dict[int, PurgeResult] = {}
-    at_home = [number for number, table in enumerate(ready) if table.generation.row is None]
     by_row = [number for number, table in enumerate(ready) if table.generation.row is not None]
     by_row.sort(key=lambda number: ready[number].files is None)
     purged_rows = map_at_once(
         context.storage, lambda number: _purge_row(context, ready[number], options), by_row
     )
     results.update(zip(by_row, purged_rows, strict=True))
-    for numbers in _groups(ready, at_home, options):
+    for numbers in _groups(ready, options):
         group = _purge_group(context, [ready[number] for number in numbers], options)
         results.update(zip(numbers, group, strict=True))
     return [results[number] for number in range(len(ready))]
 
 
-def _groups(ready: Sequence[Ready], numbers: Sequence[int], options: PurgeOptions) -> Iterator[list[int]]:
-    """Yield the numbers of tables to purge together; those of many files, or all with a rate, go alone."""
-    group: list[int] = []
-    alone: list[int] = []
-    count = 0
-    for number in numbers:
-        files = ready[number].files
-        if files is None or options.rate_limit is not None:
-            alone.append(number)
+def _groups(ready: Sequence[Ready], options: PurgeOptions) -> list[list[int]]:
+    """Return which tables in home directories go together; one of many files, or with a rate, goes alone."""
+    groups: list[list[int]] = []
+    alone: list[list[int]] = []
+    room = 0
+    for number, table in enumerate(ready):
+        if table.generation.row is not None:
             continue
-        if len(group) == MOST_TABLES or count + len(files) > LARGEST_BATCH:
-            yield group
-            group, count = [], 0
-        group.append(number)
-        count += len(files)
-    if group:
-        yield group
-    yield from ([number] for number in alone)
+        if table.files is None or options.rate_limit is not None:
+            alone.append([number])
+            continue
+        if not groups or len(groups[-1]) == MOST_TABLES or len(table.files) > room:
+            groups.append([])
+            room = LARGEST_BATCH
+        groups[-1].append(number)
+        room -= len(table.files)
+    return groups + alone
 
 
 def _purge_group(context: Context, group: Sequence[Ready], options: PurgeOptions) -> list[PurgeResult]:
     snapshot = context.latest()
     lease = begin_lease(context)  # it counts from before the request, whose response may come late
-    tables = [
-        _Held(ready, _file_claim(context, ready, lease), Progress(tuple(ready.table_id.parts), options))
-        for ready in group
-    ]
+    tables = [_Held(ready, _claim_on_file(context, ready, lease), options) for ready in group]
     with _releasing(context, tables):
         _refuse_known_to_manifest(context, tables)
-        going = _going_on(tables)
-        swaps = [(table.claim.name, table.claim.control, table.ready.marked) for table in going]
-        for table, outcome in zip(going, swap_files(context, swaps), strict=True):
-            if isinstance(outcome, RelanceError):
-                table.fail(outcome)
-            else:
-                table.claim.marked = outcome
+        claims = [(table, table.claim.control, table.ready.marked) for table in _going_on(tables)]
+        _swap_arbiters(context, claims)
         held = _going_on(tables)
         with context.storage.reserve(len(held)):  # for their tombstones
             _purge_held(context, held, snapshot)
     return [table.ended for table in tables]
 
 
-def _file_claim(context: Context, ready: Ready, lease: Lease) -> Claim:
+def _swap_arbiters(context: Context, swaps: Sequence[tuple[_Held, Control, Marked]]) -> None:
+    """Swap arbiters, all at once; a table whose arbiter another client changed fails."""
+    outcomes = swap_files(context, [(table.claim.name, control, over) for table, control, over in swaps])
+    for (table, _, _), outcome in zip(swaps, outcomes, strict=True):
+        if isinstance(outcome, RelanceError):
+            table.end(error=outcome)
+        else:
+            table.claim.marked = outcome
+
+
+def _claim_on_file(context: Context, ready: Ready, lease: Lease) -> Claim:
     """Return a purge's claim in the arbiter's file, which is still to be written over what was read."""
     over = ready.marked
     claimed = Marked(purging(over, context.timing, upto=ready.upto), over.version)
@@ -605,21 +599,19 @@ def _releasing(context: Context, tables: Sequence[_Held]) -> Iterator[None]:
 
 def _release(context: Context, tables: Sequence[_Held]) -> None:
     """Give claims back: as they were if nothing was deleted, else for the next purge to go on at once."""
-    map_at_once(context.storage, lambda table: _release_one(context, table), tables)
 
+    def release(table: _Held) -> None:
+        claim = table.claim
+        with suppress(RelanceError):
+            if claim.control.state is not State.PURGING or not claim.reread():
+                return  # it was given back, or is lost
+            control = claim.control
+            if table.deleting or not table.ready.is_fresh:
+                claim.swap(replace(control, nonce=new_nonce(), stopped=True))
+            else:
+                claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
 
-def _release_one(context: Context, table: _Held) -> None:
-    claim = table.claim
-    if claim.control.state is not State.PURGING:
-        return  # it was given back
-    with suppress(RelanceError):
-        if not claim.reread():
-            return
-        control = claim.control
-        if table.deleting or not table.ready.is_fresh:
-            claim.swap(replace(control, nonce=new_nonce(), stopped=True))
-        else:
-            claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
+    map_at_once(context.storage, release, tables)
 
 
 def _purge_held(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -> None:
@@ -633,44 +625,33 @@ def _purge_held(context: Context, tables: Sequence[_Held], snapshot: Snapshot | 
 
 def _look_again(context: Context, table: _Held) -> None:
     """Look at the name under the claim, and give it back to what another client did before the claim."""
-    before = table.ready
-    claim = table.claim
-    try:
+    claim, listed = table.claim, table.ready.home.newest
+    with _failing([table]):
         # The arbiter is not read: while the lease lasts nobody else changes it.
         home = inspect_name(context, claim.name, versions=True)
-        control, newest, listed = claim.control, home.newest, before.home.newest
-        fresh = before.is_fresh
-        younger = newest is not None and _is_younger(newest, control.upto)
+        control, newest, fresh = claim.control, home.newest, table.ready.is_fresh
+        modified = None if newest is None else newest.info.modified
+        younger = control.upto is not None and modified is not None and seconds(modified) > control.upto
         still_there = (newest is not None and not younger) or (fresh and listed is None and home.reserved)
         if fresh and younger and newest is not None and listed is not None:
             still_there = newest.version > listed.version
-        if home.marker is None and still_there and not _was_strict(context, control):
+        before = control.before
+        # After a strict drop a missing marker means nothing.
+        strict = before is not None and is_strict(Marked(before, Version("")), context.timing)
+        if home.marker is None and still_there and not strict:
             claim.swap(cleared(undid=control.id))
-            table.fail(
-                InvalidTableStateError(
-                    f"table id '{claim.name}' was undropped by another client; nothing was purged"
-                )
+            raise InvalidTableStateError(
+                f"table id '{claim.name}' was undropped by another client; nothing was purged"
             )
-        elif fresh and younger and still_there:
+        if fresh and younger and still_there:
             claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
-            table.fail(
-                ConcurrentModificationError(
-                    f"table id '{claim.name}' was written to by another client; nothing was purged"
-                )
-            )
-    except RelanceError as error:
-        table.fail(error)
+            raise _written_to(claim)
 
 
-def _is_younger(file: ManifestFile, upto: int | None) -> bool:
-    modified = file.info.modified
-    return upto is not None and modified is not None and seconds(modified) > upto
-
-
-def _was_strict(context: Context, control: Control) -> bool:
-    """Tell whether the drop under a purge's claim was strict, so that a missing marker means nothing."""
-    before = control.before
-    return before is not None and is_strict(Marked(before, Version("")), context.timing)
+def _written_to(claim: Claim) -> ConcurrentModificationError:
+    return ConcurrentModificationError(
+        f"table id '{claim.name}' was written to by another client; nothing was purged"
+    )
 
 
 def _take_away(context: Context, tables: Sequence[_Held]) -> None:
@@ -687,34 +668,27 @@ def _take_away(context: Context, tables: Sequence[_Held]) -> None:
     def still_owned(directory: str) -> bool:
         table = left[directory]
         table.deleting = True
-        try:
+        with _failing([table]):  # it alone: raised from here, the error would stop the others
             return table.still_ours() and table.claim.is_held()
-        except RelanceError as error:
-            table.fail(error)  # it alone: raised from here, the error would stop the others
-            return False
+        return False
 
     told = context.storage.remove_directories(claims, still_owned=still_owned)
-    while True:
-        try:
-            gone = next(told, None)
-        except RelanceError as error:
-            for table in _going_on(list(left.values())):
-                table.fail(error)
-            return
-        if gone is None:
-            return
+    gone: Sequence[str] | None = ()
+    while gone is not None:
         for directory in gone:
             table = left.pop(directory)
-            files = table.ready.files or ()
-            table.done.add(Deleted(len(files), sum(info.size for info in files)))
+            table.add(table.ready.files or ())
             table.ready = replace(table.ready, files=())
+        gone = None
+        with _failing([*left.values()]):
+            gone = next(told, None)
 
 
 def _delete_listed(context: Context, tables: Sequence[_Held]) -> None:
     """Delete what was listed of small tables: the newest version first of all, while the leases are fresh."""
     storage = context.storage
     for comes_again in (True, False):
-        going = [table for table in _going_on(tables) if table.still_ours()]
+        going = [table for table in tables if table.still_ours()]
         keys: list[str] = []
         for table in going:
             table.deleting = True
@@ -728,11 +702,10 @@ def _delete_listed(context: Context, tables: Sequence[_Held]) -> None:
             # its error told.
             if comes_again and not isinstance(error, ONE_TABLE_FAILS):
                 for table in going:
-                    table.fail(error)
+                    table.end(error=error)
             return
     for table in _going_on(tables):
-        infos = [info for info in table.ready.files or () if table.is_doomed(context, info)]
-        table.done.add(Deleted(len(infos), sum(info.size for info in infos)))
+        table.add([info for info in table.ready.files or () if table.is_doomed(context, info)])
 
 
 def _doomed(context: Context, table: _Held, *, comes_again: bool) -> list[str]:
@@ -749,46 +722,37 @@ def _doomed(context: Context, table: _Held, *, comes_again: bool) -> list[str]:
 
 def _end(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -> None:
     """Delete what is left of tables, then their markers, and write their tombstones."""
-    storage = context.storage
-    emptied = _empty(storage, [table for table in _going_on(tables) if table.is_listed])
+    emptied = _empty(context.storage, [table for table in _going_on(tables) if table.is_listed])
     for table in _going_on(tables):
         if table.directory not in emptied:
-            _delete_rest(context, table)
-    ending = [table for table in _going_on(tables) if table.still_ours()]
-    try:
-        _delete_marks(context, ending)
-    except ONE_TABLE_FAILS:
-        for table in ending:  # to see whose marker it is
-            try:
-                _delete_marks(context, [table])
-            except RelanceError as error:
-                table.fail(error)
-    except RelanceError as error:
-        for table in ending:
-            table.fail(error)
-    ending = [table for table in _going_on(ending) if table.still_ours()]
-    swaps: list[tuple[str, Control, Marked]] = []
-    for table in ending:
-        assert table.claim.marked is not None  # of a table in its home directory
-        swaps.append((table.claim.name, purged(table.claim.control), table.claim.marked))
-    for table, outcome in zip(ending, swap_files(context, swaps), strict=True):
-        table.result = table.done.result(error=outcome if isinstance(outcome, RelanceError) else None)
-    names = {table.claim.name: HomeState(False, False) for table in ending if table.ended.purged}
-    if names and context.manifest is not None:
+            table.deleting = True
+            with _failing([table]):
+                delete_directory(context, table)
+    ending = [table for table in tables if table.still_ours()]
+    with _failing(ending):
         try:
-            sync_many(context, snapshot, names)
-        except RelanceError as error:
-            for table in ending:
-                if table.ended.purged:
-                    table.result = replace(table.ended, error=error)
+            _delete_marks(context, ending)
+        except ONE_TABLE_FAILS:
+            for table in ending:  # to see whose marker it is
+                with _failing([table]):
+                    _delete_marks(context, [table])
+    tombs: list[tuple[_Held, Control, Marked]] = []
+    for table in ending:
+        if table.still_ours():
+            assert table.claim.marked is not None  # of a table in its home directory
+            tombs.append((table, purged(table.claim.control), table.claim.marked))
+    _swap_arbiters(context, tombs)
+    buried = _going_on([table for table, _, _ in tombs])
+    if buried and context.manifest is not None:
+        with _failing(buried):
+            sync_many(context, snapshot, {table.claim.name: HomeState(False, False) for table in buried})
+    for table in _going_on(buried):
+        table.end()
 
 
 def _delete_marks(context: Context, tables: Sequence[_Held]) -> None:
-    delete_marks(context, {table.claim.name: table.claim.lease for table in tables}, also=_signs(tables))
-
-
-def _signs(tables: Sequence[_Held]) -> list[str]:
-    return [table.claim.name + suffix for table in tables for suffix in sorted(table.ready.home.signs)]
+    signs = [table.claim.name + suffix for table in tables for suffix in sorted(table.ready.home.signs)]
+    delete_marks(context, {table.claim.name: table.claim.lease for table in tables}, also=signs)
 
 
 def _empty(storage: ObjectStorage, tables: Sequence[_Held]) -> set[str]:
@@ -799,18 +763,6 @@ def _empty(storage: ObjectStorage, tables: Sequence[_Held]) -> set[str]:
     except RelanceError:
         return set()  # each one is looked at by itself, and its error told
     return {table.directory for table in tables if f"{table.directory}/" not in left}
-
-
-def _delete_rest(context: Context, table: _Held) -> None:
-    table.deleting = True
-    try:
-        delete_directory(context, table)
-    except RelanceError as error:
-        table.fail(error)
-
-
-def _going_on(tables: Sequence[_Held]) -> list[_Held]:
-    return [table for table in tables if table.result is None]
 
 
 def delete_directory(context: Context, table: _Held) -> None:
@@ -826,12 +778,12 @@ def delete_directory(context: Context, table: _Held) -> None:
         first = [f"{directory}/{child}" for child in children if child not in UNIQUE_NAMES]
         for prefix in (*first, directory):
             infos = (info for info in storage.list_recursive(prefix) if table.is_doomed(context, info))
-            while batch := list(islice(infos, table.done.largest_batch)):
+            while batch := list(islice(infos, table.largest_batch)):
                 table.claim.ensure()
                 table.harmless = all(_is_never_named_twice(directory, info.key) for info in batch)
                 storage.delete_many(info.key for info in batch)
                 table.harmless = False
-                table.done.add(Deleted(len(batch), sum(info.size for info in batch)))
+                table.add(batch)
         if not any(table.is_doomed(context, info) for info in storage.list_recursive(directory)):
             storage.prune(directory)
             return
@@ -841,7 +793,7 @@ def delete_directory(context: Context, table: _Held) -> None:
         error = InvalidTableStateError(
             f"purge of table id '{table.claim.name}' is incomplete: {len(left)} files remain. Run purge again"
         )
-        table.fail(error, left)
+        table.end(left=left, error=error)
 
 
 def _is_there(storage: ObjectStorage, key: str) -> bool:
@@ -858,98 +810,64 @@ def _is_there(storage: ObjectStorage, key: str) -> bool:
 
 def _purge_row(context: Context, ready: Ready, options: PurgeOptions) -> PurgeResult:
     """Claim the row, delete the files and then the row; a failure is part of the result."""
-    done = Progress(tuple(ready.table_id.parts), options)
     try:
-        claim = _row_claim(context, ready.generation)
+        claim = _claim_on_row(context, ready.generation)
     except RelanceError as failure:
-        return done.result(error=failure)
-    table = _Held(ready, claim, done)
-    with _releasing(context, [table]):
-        try:
-            _take_row(context, ready.generation, claim)
-            _finish_row(context, table)
-        except RelanceError as failure:
-            table.fail(failure)
+        return PurgeResult(tuple(ready.table_id.parts), error=failure)
+    table = _Held(ready, claim, options)
+    with _releasing(context, [table]), _failing([table]):
+        row, mine = ready.generation.row, claim.row
+        assert row is not None  # the caller looked
+        assert mine is not None  # it is a claim on a row
+        swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, mine))
+        _finish_row(context, table)
     return table.ended
 
 
-def _row_claim(context: Context, generation: Generation) -> Claim:
+def _claim_on_row(context: Context, generation: Generation) -> Claim:
     """Return a purge's claim on a row, which is still to be written."""
-    row = generation.row
+    row, lease = generation.row, begin_lease(context)
     assert row is not None  # the caller looked
-    lease, nonce = begin_lease(context), new_nonce()
-    control = generation.control
-    before = control.before if control.state is State.PURGING else control
-    claimed = Control(
-        State.PURGING,
-        nonce,
-        id=control.id,
-        token=nonce,
-        lease=context.timing.lease,
-        since=seconds(context.store_now()),
-        before=before,
-    )
-    return Claim(context, str(generation.table_id), lease, None, row.with_control(control_text(claimed)))
-
-
-def _take_row(context: Context, generation: Generation, claim: Claim) -> None:
-    """Write the claim.
-
-    Raises:
-        SwapLostError: another client changed the row first.
-    """
-    row, mine = generation.row, claim.row
-    assert row is not None  # the caller looked
-    assert mine is not None  # it is a claim on a row
-    swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, mine))
+    claimed = purging(row_claim(generation.control), context.timing, upto=None)
+    claimed = replace(claimed, since=seconds(context.store_now()))
+    return Claim(context, generation.name, lease, None, row.with_control(control_text(claimed)))
 
 
 def _finish_row(context: Context, table: _Held) -> None:
     """Delete the files of a generation that was claimed, then its row."""
     ready, claim = table.ready, table.claim
-    row = claim.row
-    assert row is not None  # a row was claimed
-    keeps_files = ready.keeps_files
-    if row.object_type == ObjectType.TABLE and keeps_files:
-        # Of two names that go at once, the one that goes last takes the files.
-        keeps_files = _remove_shared_row(context, claim)
-        if keeps_files:
-            table.result = table.done.result()
-            return
-    if row.object_type == ObjectType.TABLE:
-        written = newest_write(context, ready.generation)
-        late = written is not None and (ready.upto is None or seconds(written) > ready.upto)
-        if late and not ready.keeps_files:
-            raise ConcurrentModificationError(
-                f"table id '{claim.name}' was written to by another client; nothing was purged"
-            )
-        table.deleting = True
-        delete_directory(context, table)
-        if table.result is not None:
-            return  # some files remain
-        claim.ensure()
-    held = claim.row
-    assert held is not None  # a row was claimed
-    swap_row(context, held, _remove_row)
-    table.result = table.done.result()
+    assert claim.row is not None  # a row was claimed
+    is_table = claim.row.object_type == ObjectType.TABLE
+    # Of two names that go at once, the one that goes last takes the files.
+    if not (is_table and ready.keeps_files and _remove_row(context, claim, only_shared=True)):
+        if is_table:
+            written = newest_write(context, ready.generation)
+            late = written is not None and (ready.upto is None or seconds(written) > ready.upto)
+            if late and not ready.keeps_files:
+                raise _written_to(claim)
+            table.deleting = True
+            delete_directory(context, table)
+            if table.result is not None:
+                return  # some files remain
+            claim.ensure()
+        _remove_row(context, claim)
+    table.end()
 
 
-def _remove_shared_row(context: Context, claim: Claim) -> bool:
-    """Remove a row whose directory others use; False: nobody does any more, and the row is still there."""
-    held, shared = claim.row, True
-    assert held is not None  # a row was claimed
+def _remove_row(context: Context, claim: Claim, *, only_shared: bool = False) -> bool:
+    """Remove a claimed row, with `only_shared` only while others use its directory; False: it stays."""
+    assert claim.row is not None  # a row was claimed
+    removed = True
 
     def plan(snapshot: Snapshot, row: Row) -> Change:
-        nonlocal shared
-        shared = is_shared(context, snapshot, row)
-        return _remove_row(snapshot, row) if shared else Change()
+        nonlocal removed
+        removed = not only_shared or is_shared(context, snapshot, row)
+        if not removed:
+            return Change()
+        return Change(removed=(row.object_id, *version_rows(snapshot, row.object_id, None).removed))
 
-    swap_row(context, held, plan)
-    return shared
-
-
-def _remove_row(snapshot: Snapshot, row: Row) -> Change:
-    return Change(removed=(row.object_id, *version_rows(snapshot, row.object_id, None).removed))
+    swap_row(context, claim.row, plan)
+    return removed
 
 
 # The verbs.
@@ -975,25 +893,25 @@ def dropped_generations(context: Context, table_id: TableId, deletion_id: str | 
         TableNotFoundError: there is nothing to purge.
     """
     state = state_of_name(context, table_id, versions=True)
-    chosen = [each for each in state.dropped if deletion_id in {None, each.deletion_id}]
-    if chosen:
+    if chosen := drops_of(state, deletion_id):
         return chosen
-    if state.dropped:
-        raise TableNotFoundError(f"table id '{table_id}' has no drop with deletion id '{deletion_id}'")
-    home = state.home
     if (abandoned := state.abandoned) is not None and deletion_id in {None, abandoned.deletion_id}:
         return [abandoned]
+    raise _nothing_dropped(context, state)
+
+
+def _nothing_dropped(context: Context, state: NameState) -> RelanceError:
+    """Return the error for a name of which nothing is dropped; a late marker is removed."""
+    home = state.home
     if home is not None and home.marker is not None and home.situation is Situation.VISIBLE:
         tidy(context, home)
-    if state.visible or (home is not None and home.is_live):
-        raise _not_dropped(table_id, home)
-    raise not_found(context, state)
-
-
-def _not_dropped(table_id: TableId, home: NameSnapshot | None) -> InvalidTableStateError:
-    deregistered = home is not None and home.is_live and home.deregistered
-    state = "deregistered, not dropped" if deregistered else "live"
-    return InvalidTableStateError(f"table id '{table_id}' is {state}, and cannot be purged: drop it first")
+    live = home is not None and home.is_live
+    if not live and not state.visible:
+        return not_found(context, state)
+    kind = "deregistered, not dropped" if live and home is not None and home.deregistered else "live"
+    return InvalidTableStateError(
+        f"table id '{state.table_id}' is {kind}, and cannot be purged: drop it first"
+    )
 
 
 @emptying()
@@ -1007,33 +925,30 @@ def purge_generations(
     by_row = [number for number, each in enumerate(generations) if each.row is not None]
     rest = [number for number, each in enumerate(generations) if each.row is None]
     # A table in a home directory goes last: it alone is refused while another one shares its files.
-    for numbers in (*_chunks(by_row), *_chunks(rest)):
-        at_home = generations[numbers[0]].row is None
-        snapshot = context.latest(writing=True) if at_home else None
-        looked = map_at_once(
-            context.storage,
-            lambda number, snapshot=snapshot: _look(context, generations[number], options, snapshot),  # type: ignore[misc]  # bound now
-            numbers,
-        )
-        ready = [table for table in looked if isinstance(table, Ready)]
-        finished = iter(purge_ready(context, ready, options))
-        for number, table in zip(numbers, looked, strict=True):
-            results[number] = next(finished) if isinstance(table, Ready) else table
+    for numbers in (by_row, rest):
+        for start in range(0, len(numbers), MOST_TABLES):
+            chunk = numbers[start : start + MOST_TABLES]
+            purged = _purge_chunk(context, [generations[number] for number in chunk], options)
+            results.update(zip(chunk, purged, strict=True))
     return [results[number] for number in range(len(generations))]
 
 
-def _chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(numbers), MOST_TABLES):
-        yield numbers[start : start + MOST_TABLES]
+def _purge_chunk(
+    context: Context, generations: Sequence[Generation], options: PurgeOptions
+) -> list[PurgeResult]:
+    """Look at generations and purge them together, all of home directories or all of rows."""
+    snapshot = context.latest(writing=True) if generations[0].row is None else None
 
+    def look(generation: Generation) -> Ready | PurgeResult:
+        try:
+            return make_ready(context, generation, force=options.force, snapshot=snapshot)
+        except RelanceError as failure:
+            return PurgeResult(tuple(generation.table_id.parts), error=failure)
 
-def _look(
-    context: Context, generation: Generation, options: PurgeOptions, snapshot: Snapshot | None
-) -> Ready | PurgeResult:
-    try:
-        return make_ready(context, generation, force=options.force, snapshot=snapshot)
-    except RelanceError as failure:
-        return PurgeResult(tuple(generation.table_id.parts), error=failure)
+    looked = map_at_once(context.storage, look, generations)
+    ready = [table for table in looked if isinstance(table, Ready)]
+    finished = iter(purge_ready(context, ready, options))
+    return [next(finished) if isinstance(table, Ready) else table for table in looked]
 
 
 def recover_trash(context: Context) -> list[str]:
@@ -1104,8 +1019,7 @@ def purge_tables(
             chosen += dropped_generations(context, table_id, None)
         except RelanceError as error:
             results.append(PurgeResult(tuple(table_id.parts), error=error, dry_run=dry_run))
-    if deleted_before is not None:
-        chosen = [each for each in chosen if dropped_before(each, deleted_before)]
+    chosen = [each for each in chosen if dropped_before(each, deleted_before)]
     if dry_run:
         results += [would_purge(context, each, options) for each in chosen]
     else:
@@ -1122,24 +1036,22 @@ def purge_tables(
     return results
 
 
-def dropped_before(generation: Generation, moment: datetime) -> bool:
-    """Tell whether a table was dropped before a moment, by the store's clock if that is known."""
+def dropped_before(generation: Generation, moment: datetime | None) -> bool:
+    """Tell whether a table was dropped before a moment, if any, by the store's clock if that is known."""
     at = generation.dropped_at or generation.control.deleted_at
-    return at is not None and at < moment
+    return moment is None or (at is not None and at < moment)
 
 
 def _still_dropped(context: Context, generation: Generation) -> bool:
-    """End what a create claimed that does not go on; tell whether the table is dropped after that."""
+    """End what a create claimed that does not go on: the next run looks at it again."""
     if generation.control.state is not State.REVIVING:
         return True
-    try:
+    with suppress(RelanceError):
         if generation.row is not None:
             end_row_create(context, generation.row)
         elif generation.home is not None:
             end_create(context, generation.home)
-    except RelanceError:
-        return False
-    return False  # the next run looks at it again
+    return False
 
 
 def settle_visible(context: Context) -> None:
@@ -1156,23 +1068,18 @@ def settle_visible(context: Context) -> None:
             home = inspect_name(context, name, bodies=Bodies.ALL)
             if home.is_live and needs_adoption(home):
                 settle(context, home)
-            elif home.is_live and home.mark is not None and state_of(home.marked) is not State.WRITING:
+            elif home.is_live and home.mark is not None:
                 tidy(context, home)
 
 
 def would_purge(context: Context, generation: Generation, options: PurgeOptions) -> PurgeResult:
     """Return what a purge would remove, or why it would refuse; changes nothing."""
     parts = tuple(generation.table_id.parts)
-    control = generation.control
     try:
         written = newest_write(context, generation)
-        if control.state is State.PURGING:
-            if not is_due(context, generation):
-                raise busy(context, generation.name, _claim_of(generation))
-        elif not options.force and not is_expired(context, generation, written):
-            raise too_early(context, generation, written)
+        _require_due(context, generation, written, force=options.force)
         if generation.row is None:
-            _refuse_shared(context, context.any_snapshot(), generation.directory, generation.table_id)
+            _refuse_shared(context.any_snapshot(), generation.directory, generation.table_id)
         elif context.manifest is not None and is_shared(context, context.manifest.latest(), generation.row):
             return PurgeResult(parts, dry_run=True)
     except RelanceError as error:
@@ -1198,13 +1105,11 @@ def list_purgable(context: Context, deleted_before: datetime | None) -> list[Gen
         require_moment(deleted_before, what="deleted_before")
     due: list[Generation] = []
     for generation in all_generations(context):
-        if generation.control.state is not State.DELETED or not is_expired(context, generation):
-            continue
-        if deleted_before is not None and not dropped_before(generation, deleted_before):
-            continue
-        with suppress(TableNotFoundError):  # its row leads nowhere: scrub() reports it
-            if is_expired(context, generation, newest_write(context, generation)):
-                due.append(generation)
+        dropped = generation.control.state is State.DELETED and dropped_before(generation, deleted_before)
+        if dropped and is_expired(context, generation):
+            with suppress(TableNotFoundError):  # its row leads nowhere: scrub() reports it
+                if is_expired(context, generation, newest_write(context, generation)):
+                    due.append(generation)
     return due
 
 
@@ -1213,16 +1118,13 @@ def _purge_namespaces(context: Context, deleted_before: datetime | None, options
     if context.manifest is None:
         return
     for row in context.manifest.latest().dropped():
-        if row.object_type != ObjectType.NAMESPACE:
-            continue
         with suppress(RelanceError):
-            control = control_of(row)
+            control = control_of(row) if row.object_type == ObjectType.NAMESPACE else None
             if control is None:
                 continue
             generation = generation_of_row(row, control)
-            if deleted_before is not None and not dropped_before(generation, deleted_before):
-                continue
-            _purge_row(context, make_ready(context, generation, force=False), options)
+            if dropped_before(generation, deleted_before):
+                _purge_row(context, make_ready(context, generation, force=False), options)
 
 
 def sum_up(results: list[PurgeResult]) -> PurgeResult:

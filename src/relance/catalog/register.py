@@ -14,6 +14,7 @@ from relance.catalog.arbiter import (
     after_effect,
     home_rows,
     home_state,
+    other_owner,
     sync,
     version_rows,
 )
@@ -77,9 +78,8 @@ def deregister(context: Context, table_id: TableId) -> tuple[str | None, dict[st
     if not home.is_visible:
         raise not_found(context, NameState(table_id, snapshot, None, home, ()))
     require_create_only(context.storage, to_do="deregistering a table")
-    put_sign(context.storage, name, DEREGISTERED_SUFFIX)
     try:
-        _put_deregistered(context, name)
+        _hide(context, name)
     except KeyExistsError as cause:
         raise ConcurrentModificationError(f"table id '{name}' was deregistered by another client") from cause
     properties = rows[0].properties if rows else {}
@@ -88,12 +88,13 @@ def deregister(context: Context, table_id: TableId) -> tuple[str | None, dict[st
     return home.directory, properties
 
 
-def _put_deregistered(context: Context, name: str) -> None:
-    """Write the spec's file; its body is unlike any other, so that a lost response can be looked up.
+def _hide(context: Context, name: str) -> None:
+    """Write the sign, then the spec's file; its body is unlike any other: a lost response is looked up.
 
     Raises:
         KeyExistsError: another client's is there.
     """
+    put_sign(context.storage, name, DEREGISTERED_SUFFIX)
     body = f"deregistered {new_nonce()}".encode()
     create_once(context.storage, table_file(name, DEREGISTERED_FILE), body)
 
@@ -104,10 +105,14 @@ def _deregister_row(context: Context, table_id: TableId) -> Row:
     def plan(snapshot: Snapshot) -> tuple[Change, Row]:
         row = require_row(context, snapshot, table_id)
         refuse_protected(row)
-        versions = version_rows(snapshot, row.object_id, None)
-        return Change(removed=(row.object_id, *versions.removed)), row
+        return Change(removed=_rows_of(snapshot, row)), row
 
     return transact(manifest, plan)
+
+
+def _rows_of(snapshot: Snapshot, table: Row) -> tuple[str, ...]:
+    """Return the ids of a table's row and of the rows of its versions."""
+    return (table.object_id, *version_rows(snapshot, table.object_id, None).removed)
 
 
 def register(
@@ -147,9 +152,8 @@ def _register_home(
     if snapshot is not None:
         _refuse_overlap(snapshot, table_id, home.directory)
         rows = home_rows(snapshot, name)
-        row = snapshot.get([name]).get(name)
-        if row is not None and not row.is_home:
-            raise taken(table_id, row)
+        if (owner := other_owner(snapshot, name)) is not None:
+            raise taken(table_id, owner)
     if home.is_visible and not overwrite and (rows or snapshot is None):
         # A directory that is visible but has no row yet is new to the manifest.
         raise TableAlreadyExistsError(f"table id '{table_id}' is already registered")
@@ -164,8 +168,7 @@ def _register_home(
             state = HomeState(visible=True, hidden=False)
             sync(context, name, snapshot, state, properties=own or None)
         except NameTakenError:
-            put_sign(context.storage, name, DEREGISTERED_SUFFIX)
-            _put_deregistered(context, name)
+            _hide(context, name)
             raise
 
 
@@ -173,7 +176,7 @@ def _register_elsewhere(
     context: Context, table_id: TableId, directory: str, properties: dict[str, str], *, overwrite: bool
 ) -> None:
     manifest = context.require_manifest(to_do="registering a table")
-    check_location(context, manifest.latest(), table_id, directory)
+    _check_location(context, manifest.latest(), table_id, directory)
     new = Row(str(table_id), ObjectType.TABLE, directory, dict(properties))
     if overwrite and not table_id.namespace and context.dir_listing:
         home = inspect_name(context, table_id.name)
@@ -183,7 +186,9 @@ def _register_elsewhere(
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         _refuse_overlap(snapshot, table_id, directory)
         old = snapshot.get([str(table_id)]).get(str(table_id))
-        stale = _stale_home_rows(snapshot, directory)
+        # The rows of a home directory that was deregistered by a client without the manifest.
+        homes = (row for row in snapshot.sharing([directory]) if row.is_home)
+        stale = [object_id for row in homes for object_id in _rows_of(snapshot, row)]
         if old is None or old.is_home or not overwrite:
             freed = free_name(context, snapshot, table_id.parts, new)
             removed = tuple(dict.fromkeys((*freed.removed, *stale)))
@@ -191,22 +196,12 @@ def _register_elsewhere(
         if old.object_type != ObjectType.TABLE or not old.is_visible:
             raise taken(table_id, old)
         refuse_protected(old)
-        versions = version_rows(snapshot, old.object_id, None)
-        return Change(removed=(old.object_id, *versions.removed, *stale), added=(new,)), None
+        return Change(removed=(*_rows_of(snapshot, old), *stale), added=(new,)), None
 
     transact(manifest, plan)
 
 
-def _stale_home_rows(snapshot: Snapshot, directory: str) -> list[str]:
-    """Return the rows of a home directory that was deregistered by a client without the manifest."""
-    removed: list[str] = []
-    for row in snapshot.sharing([directory]):
-        if row.is_home:
-            removed += (row.object_id, *version_rows(snapshot, row.object_id, None).removed)
-    return removed
-
-
-def check_location(context: Context, snapshot: Snapshot, table_id: TableId, directory: str) -> None:
+def _check_location(context: Context, snapshot: Snapshot, table_id: TableId, directory: str) -> None:
     """Check that a table may be registered in a directory, as things are now.
 
     Raises:

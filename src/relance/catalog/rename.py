@@ -28,8 +28,8 @@ from relance.catalog.arbiter import (
 )
 from relance.catalog.context import Context
 from relance.catalog.copying import CopyProgress, copy_directory, remove_copy
-from relance.catalog.drop import drop_properties, swap_deleted, ttl_at_home, undrop
-from relance.catalog.layout import Bodies, inspect_name, read_control
+from relance.catalog.drop import drop_properties, show_row, swap_deleted, ttl_at_home, undrop
+from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, read_control
 from relance.catalog.manifest.row import ObjectType, Row
 from relance.catalog.manifest.store import Change, ManifestConflictError, Snapshot, transact
 from relance.catalog.resolve import (
@@ -85,12 +85,7 @@ def _rename_row(context: Context, table_id: TableId, target: TableId) -> None:
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         row = require_row(context, snapshot, table_id)
         require_directory(row)
-        renamed = row.renamed(str(target))
-        freed = free_name(context, snapshot, target.parts, renamed)
-        moved = move_row(snapshot, row, renamed)
-        removed = tuple(dict.fromkeys((*moved.removed, *freed.removed)))
-        added = {added.object_id: added for added in (*freed.added, *moved.added)}
-        return replace(freed, removed=removed, added=tuple(added.values())), None
+        return show_row(context, snapshot, row, row.renamed(str(target))), None
 
     transact(manifest, plan)
 
@@ -104,8 +99,8 @@ def _rename_home(
     """Copy the table, drop the old name and show the copy; False means: look again, nothing was changed."""
     snapshot, name = context.latest(writing=True), table_id.name
     assert snapshot is not None  # the caller looked
-    rows = home_rows(snapshot, name)
-    refuse_protected(rows[0] if rows else None)
+    old = next(iter(home_rows(snapshot, name)), None)
+    refuse_protected(old)
     home = inspect_name(context, name, bodies=Bodies.ALL, versions=True)
     marked = home.marked
     if not home.is_visible:
@@ -119,14 +114,14 @@ def _rename_home(
     if marked is not None:
         require_replace(context.storage, to_do="renaming a table")
     directory = new_directory(target)
-    old = rows[0] if rows else Row(name, ObjectType.TABLE, home.directory)
-    row = replace(old.restored(str(target)), location=directory)
+    source = old or Row(name, ObjectType.TABLE, home.directory)
+    row = replace(source.restored(str(target)), location=directory)
     free_name(context, snapshot, target.parts, row)  # refuses before anything is written
-    retention = ttl_at_home(context, rows[0] if rows else None, context.tables.head(home.directory))
+    retention = ttl_at_home(context, old, context.tables.head(home.directory))
     copied: set[str] = set()
     try:
         copy_directory(context, home.directory, directory, copied=copied, progress=progress)
-        deleted = _hide(context, table_id, target, directory, marked, home.version, retention)
+        deleted = _hide(context, home, target, directory, retention)
     except BaseException:
         remove_copy(context, directory)
         raise
@@ -138,7 +133,7 @@ def _rename_home(
             # A version landed between the copy and the drop, or a create over the drop wrote one.
             if not is_same(read_control(context, name), deleted):
                 raise _undone(name)
-        _show(context, table_id, row, deleted, snapshot)
+        _show(context, name, row, deleted, snapshot)
     except OutcomeUnknownError:
         raise  # the row may be there: an undrop or a purge run decides
     except BaseException as failure:
@@ -154,16 +149,10 @@ def _rename_home(
 
 
 def _hide(
-    context: Context,
-    table_id: TableId,
-    target: TableId,
-    directory: str,
-    marked: Marked | None,
-    version: int,
-    retention: timedelta,
+    context: Context, home: NameSnapshot, target: TableId, directory: str, retention: timedelta
 ) -> Marked | None:
     """Drop the old name, with a note where its table went; None means that another client came first."""
-    name, lease = table_id.name, begin_lease(context)
+    name, marked, lease = home.name, home.marked, begin_lease(context)
     if not is_same(read_control(context, name), marked):
         return None
     deletion_id, deleted_at = new_nonce(), context.clock.now()
@@ -174,12 +163,12 @@ def _hide(
     except KeyExistsError:
         return None
     try:
-        deleted = swap_deleted(context, name, marked, mark, version, lease, to=str(target), at=directory)
+        deleted = swap_deleted(context, name, marked, mark, home.version, lease)
         if deleted is None:
-            raise ConcurrentModificationError(f"table id '{table_id}' was dropped while it was renamed")
+            raise ConcurrentModificationError(f"table id '{name}' was dropped while it was renamed")
     except BaseException as failure:
         with _undoing(name, failure):
-            undrop(context, table_id, deletion_id=deletion_id)
+            undrop(context, TableId((), name), deletion_id=deletion_id)
         raise
     return deleted
 
@@ -200,20 +189,19 @@ def _undoing(name: str, failure: BaseException) -> Iterator[None]:
         ) from failure
 
 
-def _show(context: Context, table_id: TableId, row: Row, deleted: Marked, snapshot: Snapshot | None) -> None:
+def _show(context: Context, name: str, row: Row, deleted: Marked, first: Snapshot) -> None:
     """Move the old name's row out of sight and add the new one, in one commit.
 
     Raises:
         TableAlreadyExistsError: another object got the new name.
         ConcurrentModificationError: the drop of the old name was undone.
     """
-    manifest, name = context.require_manifest(to_do="renaming a table"), table_id.name
-    state = HomeState(visible=False, hidden=True, deletion_id=deleted.control.id)
-    for attempt in range(_COMMITS):
-        if snapshot is None:
-            snapshot = manifest.latest()
-            if not is_same(read_control(context, name), deleted):
-                raise _undone(name)
+    manifest, deletion_id = context.require_manifest(to_do="renaming a table"), deleted.control.id
+
+    def plan(snapshot: Snapshot) -> tuple[Change, None]:
+        # The first one is older than our drop: the sync of an undrop refuses a commit on it.
+        if snapshot is not first and not is_same(read_control(context, name), deleted):
+            raise _undone(name)
         change = free_name(context, snapshot, row.parts, row)
         removed, added = list(change.removed), list(change.added)
         old_rows = home_rows(snapshot, name)
@@ -223,22 +211,17 @@ def _show(context: Context, table_id: TableId, row: Row, deleted: Marked, snapsh
                 moved = move_row(snapshot, old, row)
                 removed += moved.removed
                 added += [version for version in moved.added if version.object_id != row.object_id]
-                added.append(old.dropped(state.deletion_id, None))
+                added.append(old.dropped(deletion_id, None))
         if not old_rows:
             new = Row(name, ObjectType.TABLE, table_directory(name))
-            added.append(new.dropped(state.deletion_id, None))
-        try:
-            manifest.commit(
-                snapshot, replace(change, removed=tuple(removed), added=tuple(added), always=True)
-            )
-            return
-        except ManifestConflictError:
-            manifest.back_off(attempt)
-            snapshot = None
-    raise ConcurrentModificationError("too many concurrent changes to the manifest; retry")
+            added.append(new.dropped(deletion_id, None))
+        return replace(change, removed=tuple(removed), added=tuple(added), always=True), None
 
-
-_COMMITS = 100
+    try:
+        manifest.commit(first, plan(first)[0])
+    except ManifestConflictError:
+        manifest.back_off(0)
+        transact(manifest, plan)
 
 
 def _undone(name: str) -> ConcurrentModificationError:

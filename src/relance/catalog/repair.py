@@ -6,15 +6,14 @@ Nothing is deleted here that another client wrote.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import islice
 
 from relance.catalog.arbiter import (
+    HomeState,
     Lease,
     adopt,
     begin_lease,
@@ -29,6 +28,7 @@ from relance.catalog.arbiter import (
     needs_adoption,
     other_owner,
     put_mark,
+    row_claim,
     swap_file,
     sync,
     sync_many,
@@ -69,7 +69,6 @@ from relance.catalog.states import (
     Situation,
     State,
     cleared,
-    from_seconds,
     new_nonce,
     purged,
     purging,
@@ -246,12 +245,8 @@ def _look_at_name(context: Context, name: str) -> Findings:
         return
     marked, holds = home.marked, home.has_versions or home.reserved
     state = state_of(marked)
-    if state is State.PURGING and marked is not None:
-        if is_dead(context, marked.control, marked.modified):
-            yield Finding(name, Problem.STALE_PURGE, "take over the purge and finish it"), _finish_purge
-    elif state is State.REVIVING and _is_stale(context, marked):
-        remedy = "finish it if its data was committed, otherwise return to the state before"
-        yield Finding(name, Problem.STALE_REVIVAL, remedy), _end_create
+    if problem := _dead_claim(context, name, marked, _finish_purge, _end_create):
+        yield problem
     elif state is State.WRITING and _is_stale(context, marked):
         yield Finding(name, Problem.STALE_WRITE, "release its claim"), _release_write
     elif marked is not None and state is State.DELETED and marked.control.to:
@@ -264,6 +259,20 @@ def _look_at_name(context: Context, name: str) -> Findings:
     elif home.shows_nothing:
         remedy = "replace it with create_table: a create that started before the purge left it"
         yield Finding(name, Problem.DATA_BELOW_TOMBSTONE, remedy), None
+
+
+def _dead_claim(
+    context: Context, name: str, claim: Marked | None, finish_purge: Repair, end_create: Repair
+) -> tuple[Finding, Repair] | None:
+    """Return the problem of a claimed table whose purge or create does not go on."""
+    if claim is None:
+        return None
+    if claim.state is State.PURGING and is_dead(context, claim.control, claim.modified):
+        return Finding(name, Problem.STALE_PURGE, "take over the purge and finish it"), finish_purge
+    if claim.state is State.REVIVING and _is_stale(context, claim):
+        remedy = "finish it if its data was committed, otherwise return to the state before"
+        return Finding(name, Problem.STALE_REVIVAL, remedy), end_create
+    return None
 
 
 def _is_stale(context: Context, marked: Marked | None) -> bool:
@@ -280,8 +289,11 @@ def _finish_purge(context: Context, name: str) -> None:
     home = _look(context, name)
     if home.marked is None or home.marked.state is not State.PURGING:
         return
-    generation = Generation(TableId((), name), home.marked.control, None, home=home)
-    (result,) = purge_ready(context, [make_ready(context, generation, force=False)], PurgeOptions())
+    _purge(context, Generation(TableId((), name), home.marked.control, None, home=home), PurgeOptions())
+
+
+def _purge(context: Context, generation: Generation, options: PurgeOptions) -> None:
+    (result,) = purge_ready(context, [make_ready(context, generation, force=options.force)], options)
     if result.error is not None:
         raise result.error
 
@@ -349,8 +361,8 @@ def _look_at_manifest(context: Context, manifest: Manifest) -> Findings:
         yield Finding("__manifest", Problem.UNREADABLE_MANIFEST, error.detail, error=error), None
         return
     rows: list[Row] = []
-    counts = Counter(columns["object_id"] for columns in snapshot.all_rows())
-    for object_id in sorted(object_id for object_id, count in counts.items() if count > 1):
+    doubled = {*snapshot.duplicates()}
+    for object_id in sorted(doubled):
         remedy = "keep the row that another client added and remove the other"
         yield Finding(object_id, Problem.DUPLICATE_ROW, remedy), _remove_duplicate
     for columns in snapshot.all_rows():
@@ -361,7 +373,7 @@ def _look_at_manifest(context: Context, manifest: Manifest) -> Findings:
             remedy = "fix the row's metadata with Lance"
             yield Finding(row.object_id, Problem.DAMAGED_ROW, remedy, error=error), None
         else:
-            if counts[row.object_id] == 1 and row.object_id != HEAD_ID:
+            if row.object_id not in doubled and row.object_id != HEAD_ID:
                 rows.append(row)
     yield from _look_at_rows(context, snapshot, rows)
 
@@ -380,19 +392,17 @@ def _look_at_rows(context: Context, snapshot: Snapshot, rows: list[Row]) -> Find
             yield Finding(row.object_id, Problem.BAD_LOCATION, remedy, error=error), None
         else:
             placed.append(row)
-    there, unreadable = _present(
-        context, {row.object_id: (f"{row.normalized_location}/",) for row in placed if not row.is_home}
-    )
-    for row in placed:
-        if row.is_home:
-            continue
+    away = [row for row in placed if not row.is_home]
+    there, unreadable = _present(context, {row.object_id: (f"{row.normalized_location}/",) for row in away})
+    for row in away:
         if row.object_id in unreadable:
             yield _unreadable(row.object_id, unreadable[row.object_id]), None
-            continue
-        if f"{row.normalized_location}/" not in there:
+        elif f"{row.normalized_location}/" not in there:
             yield from _without_files(row)
-        else:
-            yield from _look_at_claim(context, row)
+        elif (control := control_of(row)) is not None and control.since is not None:
+            claim = row_claim(control)
+            if problem := _dead_claim(context, row.object_id, claim, _purge_row, _end_row_create):
+                yield problem
     yield from _look_at_parents(rows)
     yield from _look_at_home_rows(context, snapshot, placed)
     yield from _look_at_directories(context, {str(row.normalized_location) for row in placed})
@@ -405,18 +415,6 @@ def _without_files(row: Row) -> Findings:
     else:
         remedy = f"drop it, or restore its files to '{row.location}'"
         yield Finding(row.object_id, Problem.ROW_WITHOUT_FILES, remedy), None
-
-
-def _look_at_claim(context: Context, row: Row) -> Findings:
-    control = control_of(row)
-    if control is None or control.since is None:
-        return
-    claimed = from_seconds(control.since)
-    if control.state is State.PURGING and is_dead(context, control, claimed):
-        yield Finding(row.object_id, Problem.STALE_PURGE, "take over the purge and finish it"), _purge_row
-    elif control.state is State.REVIVING and context.store_now() > claimed + context.timing.reach:
-        remedy = "finish it if its data was committed, otherwise return to the state before"
-        yield Finding(row.object_id, Problem.STALE_REVIVAL, remedy), _end_row_create
 
 
 def _look_at_parents(rows: list[Row]) -> Findings:
@@ -436,17 +434,18 @@ def _look_at_home_rows(context: Context, snapshot: Snapshot, tables: list[Row]) 
             home = inspect_name(context, name, bodies=Bodies.ALL)
         except RelanceError:
             continue  # a damaged arbiter is reported as such
-        state, rows = home_state(home), home_rows(snapshot, name)
-        if state.visible and len(rows) == 1 and other_owner(snapshot, name) is not None:
+        state = home_state(home)
+        if state.visible and len(home_rows(snapshot, name)) == 1 and other_owner(snapshot, name) is not None:
             continue  # it keeps the properties until the name is free again
-        right = (
-            not rows
-            if not state.visible and not state.hidden
-            else len(rows) == 1 and rows[0].is_dropped is not state.visible
-        )
-        if not right:
+        if not _is_in_place(snapshot, name, state):
             remedy = "sync the row with the marker and the directory"
             yield Finding(name, Problem.OUT_OF_STEP, remedy), _sync
+
+
+def _is_in_place(snapshot: Snapshot, name: str, state: HomeState) -> bool:
+    """Tell whether the row of a home directory is where arbiter and marker want it, or is not there."""
+    wanted = [state.hidden] if state.visible or state.hidden else []
+    return [row.is_dropped for row in home_rows(snapshot, name)] == wanted
 
 
 def _look_at_directories(context: Context, known: set[str]) -> Findings:
@@ -468,12 +467,8 @@ def _remove_duplicate(context: Context, object_id: str) -> None:
 def _purge_row(context: Context, object_id: str) -> None:
     row = _row(context, object_id)
     control = None if row is None else control_of(row)
-    if row is None or control is None:
-        return
-    generation = generation_of_row(row, control)
-    (result,) = purge_ready(context, [make_ready(context, generation, force=True)], PurgeOptions(force=True))
-    if result.error is not None:
-        raise result.error
+    if row is not None and control is not None:
+        _purge(context, generation_of_row(row, control), PurgeOptions(force=True))
 
 
 def _end_row_create(context: Context, object_id: str) -> None:
@@ -514,10 +509,9 @@ def _sweep(context: Context, name: str, *, dry_run: bool) -> bool:
     lease = begin_lease(context)
     home = inspect_name(context, name, bodies=Bodies.ALL)
     marked = home.marked
-    idle = marked is not None and marked.state in {State.CLEARED, State.PURGED}
-    if not idle or marked is None or home.marker is not None or not home.is_empty:
+    if marked is None or marked.state not in {State.CLEARED, State.PURGED}:
         return False
-    if fence_is_up(context, marked.control):
+    if home.marker is not None or not home.is_empty or fence_is_up(context, marked.control):
         return False
     if dry_run:
         return True
@@ -650,43 +644,34 @@ def migrate_to_manifest(
     visible = set(list_names(context, include_declared=True))
     hidden = listing.hidden() & listing.directories
     names = sorted(visible | hidden | snapshot.home_names())
+    kinds = sync_homes(context, names, dry_run=dry_run, progress=progress)
+    return ManifestMigration(**{kind: tuple(names) for kind, names in kinds.items()}, dry_run=dry_run)
+
+
+def sync_homes(
+    context: Context,
+    names: Sequence[str],
+    *,
+    dry_run: bool,
+    progress: Callable[[MigrationProgress], None] | None = None,
+) -> dict[str, list[str]]:
+    """Put the rows of home directories in place, several hundred in one commit; return what changed how."""
+    manifest = context.require_manifest(to_do="migrating to the manifest")
     kinds: dict[str, list[str]] = {"registered": [], "dropped": [], "mended": [], "shadowed": []}
-    waiting, done = iter(names), 0
-    while batch := list(islice(waiting, _BATCH)):
-        for kind, name in _migrate(context, batch, dry_run=dry_run):
-            kinds[kind].append(name)
-        done += len(batch)
+    for start in range(0, len(names), _BATCH):
+        batch, snapshot, states = names[start : start + _BATCH], manifest.latest(), {}
+        snapshot.get(batch)  # in one query: a snapshot keeps what it found
+        for name in batch:
+            state = home_state(inspect_name(context, name, bodies=Bodies.HIDDEN))
+            if state.visible and other_owner(snapshot, name) is not None:
+                kinds["shadowed"].append(name)
+                continue  # the name is not free; a drop, whose row has another id, is added all the same
+            if not _is_in_place(snapshot, name, state):
+                states[name] = state
+                new = "dropped" if state.hidden else "registered"
+                kinds["mended" if home_rows(snapshot, name) else new].append(name)
+        if states and not dry_run:
+            sync_many(context, snapshot, states)
         if progress is not None:
-            progress(MigrationProgress(done, len(names)))
-    return ManifestMigration(
-        registered=tuple(kinds["registered"]),
-        dropped=tuple(kinds["dropped"]),
-        mended=tuple(kinds["mended"]),
-        shadowed=tuple(kinds["shadowed"]),
-        dry_run=dry_run,
-    )
-
-
-def _migrate(context: Context, names: Sequence[str], *, dry_run: bool) -> list[tuple[str, str]]:
-    snapshot = context.require_manifest(to_do="migrating to the manifest").latest()
-    rows = snapshot.get(names)
-    states = {}
-    kinds: list[tuple[str, str]] = []
-    for name in names:
-        home = inspect_name(context, name, bodies=Bodies.HIDDEN)
-        state, owned = home_state(home), home_rows(snapshot, name)
-        row = rows.get(name)
-        if row is not None and not row.is_home and state.visible:
-            kinds.append(("shadowed", name))
-            continue  # the name is not free; a drop, whose row has another id, is added all the same
-        in_place = len(owned) == 1 and owned[0].is_dropped is not state.visible
-        if not (state.visible or state.hidden):
-            in_place = not owned
-        if in_place:
-            continue
-        states[name] = state
-        new = "dropped" if state.hidden else "registered"
-        kinds.append(("mended" if owned else new, name))
-    if states and not dry_run:
-        sync_many(context, snapshot, states)
+            progress(MigrationProgress(start + len(batch), len(names)))
     return kinds

@@ -113,7 +113,7 @@ class PurgeDropped:
         return isinstance(self._look(context, table), TableNotFoundError)
 
     def _is_old(self, generation: Generation) -> bool:
-        return self.deleted_before is None or dropped_before(generation, self.deleted_before)
+        return dropped_before(generation, self.deleted_before)
 
     def _is_due(self, context: Context, generation: Generation) -> bool:
         due = is_due(context, generation) and self._is_old(generation)
