@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from relance.errors import InvalidInputError
@@ -171,6 +172,7 @@ def directory_of_location(location: str, *, root_uri: str) -> str:
     return relative
 
 
+@lru_cache(maxsize=4096)
 def table_location(text: str) -> str:
     """Return the directory below the root that a location means: the one rule for rows and for requests.
 

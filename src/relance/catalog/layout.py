@@ -298,6 +298,8 @@ def inspect_name(
         if bodies is Bodies.NEEDED or (bodies is Bodies.HIDDEN and decided is Situation.VISIBLE):
             if not (page.has_versions or page.reserved):
                 return page  # nothing is there, whatever arbiter and marker say
+            if decided is page.situation:
+                return page
             if decided is not None:
                 return replace(page, situation=decided)
         snapshot = _read_bodies(catalog, page)
@@ -410,6 +412,8 @@ def _page(catalog: Surroundings, name: str, *, versions: bool, signs: bool) -> N
         newest = newest_manifest(storage, page.directory)
     if newest is not None:
         newest = replace(newest, info=_timed(catalog, newest.info))
+    elif page.control is None and page.marker is None:
+        return page  # mostly
     return replace(
         page,
         control=None if page.control is None else _timed(catalog, page.control),

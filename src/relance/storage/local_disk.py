@@ -277,15 +277,17 @@ class LocalDiskStorage:
         return self._ballast.free(count)
 
     def is_occupied(self, prefix: str) -> bool:
+        place = self._directory
         try:
-            with opened_folder(self._directory, check_prefix(prefix)):
-                return False
+            for part in check_prefix(prefix).split("/"):
+                place = f"{place}/{part}"
+                if not stat.S_ISDIR(os.lstat(place).st_mode):
+                    return True
         except FileNotFoundError:
             return False
-        except NotADirectoryError:
-            return True
         except OSError as cause:
             raise self._error_for(prefix, cause) from cause
+        return False
 
     def prune(self, *prefixes: str) -> None:
         def act(chosen: Sequence[str]) -> None:

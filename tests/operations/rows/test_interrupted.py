@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.calls import assert_gone, assert_whole, drop, generations, make, spaces
-from tests.support.codes import TABLE_EXISTS, TABLE_NOT_FOUND
+from tests.support.codes import CONCURRENT_MODIFICATION, TABLE_EXISTS
 from tests.support.failures import interrupt
 from tests.support.lakes import Lake
 from tests.support.modes import V1
@@ -88,7 +88,7 @@ def test_undrop_passes_over_a_generation_that_is_being_purged(lake: Lake) -> Non
 
     with pytest.raises(ValueError, match=r"\d"):
         catalog.purge_table(["a", "t"], force=True, progress=fail)
-    with refused(TABLE_NOT_FOUND):
+    with refused(CONCURRENT_MODIFICATION):
         catalog.undrop_table(["a", "t"])
     make(catalog, "a/t", 2)
     with refused(TABLE_EXISTS):
@@ -108,7 +108,7 @@ def test_undrop_under_another_name_refuses_a_table_that_is_being_purged(
     real = original("purge.purge_claimed")
 
     def meanwhile(*arguments: Any) -> None:
-        with refused(TABLE_NOT_FOUND):
+        with refused(CONCURRENT_MODIFICATION):
             other.undrop_table(["t"], new_id=["u"])
         real(*arguments)
 
