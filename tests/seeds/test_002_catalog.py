@@ -657,6 +657,28 @@ def test_base_objects_are_null_in_our_rows_and_kept_in_those_of_others(lake: Lak
     assert client.rows()["ns$seen"]["base_objects"] == ["ns$t"]
 
 
+# Manifest Table Indexes
+
+
+@holds(Page.CATALOG, "BTREE index on `object_id` for fast lookups")
+@holds(Page.CATALOG, "Bitmap index on `object_type` for efficient type filtering")
+@holds(Page.CATALOG, "LabelList index on `base_objects` for view dependency queries")
+def test_manifest_has_its_three_indexes_from_the_first_change_on(lake: Lake) -> None:
+    expected = {"object_id": "BTree", "object_type": "Bitmap", "base_objects": "LabelList"}
+    spaces(lake.open(), "ns")
+    for _ in range(2):
+        manifest = lance.dataset(lake.folder / "__manifest")
+        assert {index.field_names[0]: index.index_type for index in manifest.describe_indices()} == expected
+        make(lake.open(), "ns/t", 1, mode="exist_ok")
+    client = ManifestClient(lake.uri)
+    assert client.insert("ns$view", "table", "x", base_objects=["ns$t"])
+    for condition in ("object_id = 'ns$view'", "array_has_any(base_objects, ['ns$t'])"):
+        found = lance.dataset(client.uri).to_table(filter=condition)
+        assert found["object_id"].to_pylist() == ["ns$view"]
+    spaces_found = lance.dataset(client.uri).to_table(filter="object_type = 'namespace'")
+    assert "ns" in spaces_found["object_id"].to_pylist()
+
+
 # Manifest Table Commits
 
 
