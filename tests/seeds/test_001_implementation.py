@@ -19,7 +19,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
-from lance_namespace import DescribeTableResponse, ListTablesRequest
+from lance_namespace import CreateNamespaceRequest, DescribeTableResponse, ListTablesRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.seeds.clients import MANIFEST_SCHEMA, DirectoryClient, ManifestClient
 from tests.seeds.sentences import Page, deviates, holds
@@ -463,6 +463,29 @@ def test_row_identifies_the_table_and_its_location_leads_there(lake: Lake) -> No
     assert tables(lake.open(), "a") == ["t"]
     assert describe(lake.open(), "a/t").location == str(lake.folder / "somewhere")
     assert rows(lake.open(), "a/t") == [7]
+
+
+@departs(
+    'In V2, a Lance table is identified by a row in the manifest table with object_type="table". (dropped)',
+    because="without managed versions a dropped row keeps its type, below the id `__dropped`, where no "
+    "listing of a namespace finds it: any type that native clients do not know makes all their changes fail, "
+    "and as a `namespace` the row could be removed by their drop_namespace, with the files lost",
+)
+def test_dropped_row_keeps_its_type_so_that_native_clients_can_write(lake: Lake) -> None:
+    spaces(lake.open(), "a")
+    make(lake.open(), "a/t", 1)
+    deletion_id = drop(lake.open(), "a/t")["deletion_id"]
+    assert stranger(lake).rows()[f"__dropped${deletion_id}"]["object_type"] == "table"
+    native = NativeNamespace(root=lake.uri, manifest_enabled="true", dir_listing_enabled="false")
+    for path in ([], ["a"]):
+        assert stranger(lake).tables("$".join(path)) == tables(lake.open(), "/".join(path)) == []
+        assert native.list_tables(ListTablesRequest(id=path)).tables == []
+    native.create_namespace(CreateNamespaceRequest(id=["theirs"]))
+    lake.open().undrop_table(["a", "t"])
+    assert rows(lake.open(), "a/t") == [1]
+    assert stranger(lake).insert("a$odd", "relance_table", "somewhere")
+    with pytest.raises(LanceNamespaceError, match="Invalid object type"):
+        native.create_namespace(CreateNamespaceRequest(id=["more"]))
 
 
 def append(catalog: DirectoryNamespace, path: str) -> None:
