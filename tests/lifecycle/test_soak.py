@@ -34,13 +34,14 @@ def s3_server() -> Iterator[S3Server]:
             yield server
 
 
-def check(report: Report, *, calls: int) -> None:
+def check(report: Report, mode: str, *, calls: int) -> None:
     """Check that nothing was wrong, and that enough was done to say so."""
-    verdict = report.verdict
+    verdict, neighbours = report.verdict, ["native"] if mode == "V1" else ["native", "rows"]
     assert not verdict.violations, report.summary()
     assert verdict.checked >= calls, report.summary()
     assert verdict.unchecked <= UNCHECKED_AT_MOST * (verdict.checked + verdict.unchecked), report.summary()
     assert report.kills >= 3, report.summary()
+    assert set(report.neighbours) >= {f"{each} done" for each in neighbours}, report.summary()
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -64,13 +65,13 @@ def test_processes_in_trouble_on_local_disk_lose_nothing(tmp_path: Path, mode: s
         path.write_bytes(neighbour.encode())
     before = contents(outside)
     plan = Plan(local_place(outside / "lake", MODES[mode]), logs, seconds=40)
-    check(soak(plan), calls=200)
+    check(soak(plan), mode, calls=200)
     after = contents(outside)
     assert {path: after[path] for path in after if not path.startswith("lake/")} == before
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("mode", ["V1", "compatibility"])
+@pytest.mark.parametrize("mode", MODES)
 def test_processes_in_trouble_on_s3_lose_nothing(s3_server: S3Server, tmp_path: Path, mode: str) -> None:
     bucket, client = s3_server.make_bucket("soak"), s3_server.client()
     for neighbour in NEIGHBOURS:
@@ -78,7 +79,7 @@ def test_processes_in_trouble_on_s3_lose_nothing(s3_server: S3Server, tmp_path: 
     before = {each["Key"]: each["ETag"] for each in client.list_objects_v2(Bucket=bucket)["Contents"]}
     place = S3Place(s3_server, bucket, "lake", MODES[mode])
     with unreliable(s3_server, rate=FAULTS, latest=LONGEST_STOP_SECONDS, seed=0) as network:
-        check(soak(Plan(place, tmp_path, 30, network, names=40)), calls=50)
+        check(soak(Plan(place, tmp_path, 30, network, names=40)), mode, calls=50)
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
     after = {each["Key"]: each["ETag"] for page in pages for each in page["Contents"]}
     assert {key: after[key] for key in after if not key.startswith("lake/")} == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
-from lance_namespace import DescribeTableResponse, ListTablesRequest
+from lance_namespace import CreateNamespaceRequest, DescribeTableResponse, ListTablesRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.seeds.clients import MANIFEST_SCHEMA, DirectoryClient, ManifestClient
 from tests.seeds.sentences import Page, deviates, holds
@@ -229,6 +230,25 @@ def test_dir_listing_enabled_controls_whether_directories_are_found(tmp_path: Pa
     assert tables(DirectoryNamespace(root=tmp_path, dir_listing_enabled=False)) == ["known"]
 
 
+@says(
+    "Properties with the storage. prefix are passed directly to the underlying Lance ObjectStore after "
+    "removing the prefix."
+)
+@says("For example, storage.region becomes region when passed to the storage layer.")
+def test_storage_properties_reach_the_store_without_their_prefix(
+    moto_server: S3Server, moto_bucket: str, tmp_path: Path
+) -> None:
+    roots = {f"s3://{moto_bucket}/lake": moto_server.storage_options(), str(tmp_path): {}}
+    for (root, needed), mode in itertools.product(roots.items(), MODES):
+        options = {**needed, "region": "eu-central-1", "new_to_relance": "1"}
+        properties: dict[str, Any] = {f"storage.{key}": value for key, value in options.items()}
+        catalog = DirectoryNamespace(**{"root": f"{root}/{mode}", **MODES[mode], **QUIET, **properties})
+        make(catalog, "t", 1)  # on S3, not without the endpoint and the keys
+        described = describe(catalog, "t")
+        assert described.storage_options == options
+        assert lance.dataset(described.location, storage_options=options).count_rows() == 1
+
+
 # Object mapping: namespaces.
 
 
@@ -385,6 +405,22 @@ def test_other_tables_are_in_directories_with_a_hash(lake: Lake) -> None:
     assert len(hashes) == len(names)
 
 
+@says("Table properties are stored in Lance table metadata and can be accessed via the Lance SDK.")
+def test_table_properties_are_metadata_of_the_lance_table(any_lake: Lake) -> None:
+    catalog = any_lake.open()
+    paths = ["t"]
+    if any_lake.mode != V1:
+        spaces(catalog, "a")
+        paths.append("a/t")
+    for path in paths:
+        make(catalog, path, 1, properties={"owner": "ann"})
+        dataset = lance.dataset(folder(any_lake, path))
+        assert dataset.metadata == {"owner": "ann"}
+        dataset.update_metadata({"unit": "kg"})
+        described = describe(any_lake.open(), path, load_detailed_metadata=True)
+        assert described.properties == {"owner": "ann", "unit": "kg"}
+
+
 # Lance table identification.
 
 
@@ -427,6 +463,29 @@ def test_row_identifies_the_table_and_its_location_leads_there(lake: Lake) -> No
     assert tables(lake.open(), "a") == ["t"]
     assert describe(lake.open(), "a/t").location == str(lake.folder / "somewhere")
     assert rows(lake.open(), "a/t") == [7]
+
+
+@departs(
+    'In V2, a Lance table is identified by a row in the manifest table with object_type="table". (dropped)',
+    because="without managed versions a dropped row keeps its type, below the id `__dropped`, where no "
+    "listing of a namespace finds it: any type that native clients do not know makes all their changes fail, "
+    "and as a `namespace` the row could be removed by their drop_namespace, with the files lost",
+)
+def test_dropped_row_keeps_its_type_so_that_native_clients_can_write(lake: Lake) -> None:
+    spaces(lake.open(), "a")
+    make(lake.open(), "a/t", 1)
+    deletion_id = drop(lake.open(), "a/t")["deletion_id"]
+    assert stranger(lake).rows()[f"__dropped${deletion_id}"]["object_type"] == "table"
+    native = NativeNamespace(root=lake.uri, manifest_enabled="true", dir_listing_enabled="false")
+    for path in ([], ["a"]):
+        assert stranger(lake).tables("$".join(path)) == tables(lake.open(), "/".join(path)) == []
+        assert native.list_tables(ListTablesRequest(id=path)).tables == []
+    native.create_namespace(CreateNamespaceRequest(id=["theirs"]))
+    lake.open().undrop_table(["a", "t"])
+    assert rows(lake.open(), "a/t") == [1]
+    assert stranger(lake).insert("a$odd", "relance_table", "somewhere")
+    with pytest.raises(LanceNamespaceError, match="Invalid object type"):
+        native.create_namespace(CreateNamespaceRequest(id=["more"]))
 
 
 def append(catalog: DirectoryNamespace, path: str) -> None:
@@ -736,6 +795,21 @@ def test_declare_reserves_a_name_and_writes_no_data(any_lake: Lake) -> None:
         declare(any_lake.open(), "t")
 
 
+@says("Create a .lance-reserved file at the location to mark the table's existence")
+def test_declare_creates_the_reserved_file_at_the_location(any_lake: Lake) -> None:
+    paths = ["t"]
+    if any_lake.mode != V1:
+        spaces(any_lake.open(), "a")
+        paths.append("a/t")
+    for path in paths:
+        location = Path(str(declare(any_lake.open(), path).location))
+        assert [file.name for file in location.iterdir()] == [".lance-reserved"]
+        assert exists(any_lake.open(), path)
+        make(any_lake.open(), path, 1)
+        assert not (location / ".lance-reserved").exists()
+        assert rows(any_lake.open(), path) == [1]
+
+
 @says("In V1: <root>/<table_name>.lance")
 def test_v1_declares_at_the_home_directory(v1: Lake) -> None:
     assert declare(v1.open(), "t").location == f"{v1.uri}/t.lance"
@@ -867,6 +941,16 @@ def test_listing_tables_of_a_missing_namespace_is_code_1(lake: Lake) -> None:
 
 
 # DescribeTable.
+
+
+@says("This operation returns table metadata including schema, version, and properties.")
+def test_describe_returns_schema_version_and_properties(any_lake: Lake) -> None:
+    make(any_lake.open(), "t", 1, properties={"owner": "ann"})
+    described = describe(any_lake.open(), "t", load_detailed_metadata=True)
+    assert [field.name for field in described.var_schema.fields] == ["x"]
+    dataset = lance.dataset(folder(any_lake, "t"))
+    assert (described.version, described.properties) == (dataset.version, {"owner": "ann"})
+    assert describe(any_lake.open(), "t").properties == {"owner": "ann"}
 
 
 @says(

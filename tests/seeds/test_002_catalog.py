@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import lance
 import lancedb
 import pyarrow as pa
 import pytest
+from lance_namespace import DeregisterTableRequest
 from tests.seeds.clients import DirectoryClient, ManifestClient
 from tests.seeds.sentences import Page, deviates, holds
 from tests.support import roots
@@ -64,6 +66,7 @@ from tests.support.servers import S3Server, count_requests
 from relance import DirectoryNamespace
 from relance.clock import SystemClock
 from relance.errors import ConcurrentModificationError, TableAlreadyExistsError
+from relance.testing.clock import ManualClock
 
 __all__ = ["clock", "compatible", "lake", "v2"]
 
@@ -359,6 +362,36 @@ def test_deregistered_table_is_excluded_from_list_tables(mode: str, tmp_path: Pa
     assert all_tables(catalog) == ["u"]
 
 
+@deviates(
+    Page.CATALOG,
+    "This causes the table to be excluded from `ListTables` results (on object stores)",
+    because="a listing of all keys finds the markers inside directories, but only as long as one page of "
+    "1,000 keys holds the root. One request per table would be too many, so a listing of a larger root "
+    "looks inside its tables every 10 minutes: until then it may show a table that another client "
+    "deregistered; a lookup of one table never does",
+)
+@pytest.mark.parametrize("mode", [V1, COMPATIBILITY], ids=["V1", "compatibility"])
+@pytest.mark.parametrize("keys", [0, 1001])
+def test_marker_of_another_client_in_a_large_root_is_noticed_after_ten_minutes(
+    mode: dict[str, str], keys: int, moto_server: S3Server, moto_bucket: str
+) -> None:
+    place, clock = S3Place(moto_server, moto_bucket, "lake", mode), ManualClock(datetime.now(UTC))
+    catalog = place.open(clock=clock, **QUIET)
+    for name in ("t", "u"):
+        make(catalog, name, 1)
+    store = moto_server.client()
+    for number in range(keys):
+        store.put_object(Bucket=moto_bucket, Key=f"lake/other/{number}")
+    assert tables(catalog) == ["t", "u"]
+    native(place).deregister_table(DeregisterTableRequest(id=["t"]))
+    for client in (catalog, place.open(clock=clock, **QUIET)):
+        assert tables(client) == (["t", "u"] if keys else ["u"])
+    clock.advance(timedelta(minutes=10))
+    for client in (catalog, place.open(clock=clock, **QUIET)):
+        assert tables(client) == ["u"]
+        assert not exists(client, "t")
+
+
 @holds(
     Page.CATALOG,
     'and to return "not found" for `DescribeTable` and `TableExists` operations',
@@ -596,15 +629,28 @@ def test_every_row_is_a_namespace_or_a_table(lake: Lake) -> None:
 @deviates(
     Page.CATALOG,
     'Either `"namespace"` or `"table"`',
-    because="roots with managed versions have rows of a third type, `table_version`, as the page on the "
-    "implementation says",
+    because="roots with managed versions have rows of further types: `table_version`, as the page on the "
+    "implementation says, and `relance_table` and `relance_namespace` for dropped objects and the head row, "
+    "so that no reader of `object_type` takes them for live ones",
 )
-def test_managed_versions_are_rows_of_a_third_type(lake: Lake) -> None:
+def test_managed_roots_have_rows_of_further_types(lake: Lake) -> None:
     catalog = lake.open(table_version_management="true")
-    lance.write_dataset(numbers(1), namespace_client=catalog, table_id=["t"])
-    found = ManifestClient(lake.uri).rows()
-    assert found["t"]["object_type"] == "table"
-    assert found["t$1"]["object_type"] == "table_version"
+    spaces(catalog, "ns", "gone")
+    for path in ("ns/t", "ns/u"):
+        lance.write_dataset(numbers(1), namespace_client=catalog, table_id=path.split("/"))
+    drop(catalog, "ns/u")
+    catalog.drop_namespace({"id": ["gone"]})
+    types: dict[str, set[str]] = {}
+    for object_id, row in ManifestClient(lake.uri).rows().items():
+        types.setdefault(row["object_type"], set()).add(object_id.partition("$")[0])
+    assert types == {
+        "namespace": {"ns"},
+        "table": {"ns"},
+        "table_version": {"ns", "__dropped"},
+        "relance_table": {"__dropped"},
+        "relance_namespace": {"__dropped"},
+    }
+    assert ManifestClient(lake.uri).rows()["ns$t$1"]["object_type"] == "table_version"
 
 
 @holds(
@@ -655,6 +701,28 @@ def test_base_objects_are_null_in_our_rows_and_kept_in_those_of_others(lake: Lak
     drop(catalog, "ns/seen")
     catalog.undrop_table(["ns", "seen"])
     assert client.rows()["ns$seen"]["base_objects"] == ["ns$t"]
+
+
+# Manifest Table Indexes
+
+
+@holds(Page.CATALOG, "BTREE index on `object_id` for fast lookups")
+@holds(Page.CATALOG, "Bitmap index on `object_type` for efficient type filtering")
+@holds(Page.CATALOG, "LabelList index on `base_objects` for view dependency queries")
+def test_manifest_has_its_three_indexes_from_the_first_change_on(lake: Lake) -> None:
+    expected = {"object_id": "BTree", "object_type": "Bitmap", "base_objects": "LabelList"}
+    spaces(lake.open(), "ns")
+    for _ in range(2):
+        manifest = lance.dataset(lake.folder / "__manifest")
+        assert {index.field_names[0]: index.index_type for index in manifest.describe_indices()} == expected
+        make(lake.open(), "ns/t", 1, mode="exist_ok")
+    client = ManifestClient(lake.uri)
+    assert client.insert("ns$view", "table", "x", base_objects=["ns$t"])
+    for condition in ("object_id = 'ns$view'", "array_has_any(base_objects, ['ns$t'])"):
+        found = lance.dataset(client.uri).to_table(filter=condition)
+        assert found["object_id"].to_pylist() == ["ns$view"]
+    spaces_found = lance.dataset(client.uri).to_table(filter="object_type = 'namespace'")
+    assert "ns" in spaces_found["object_id"].to_pylist()
 
 
 # Manifest Table Commits

@@ -249,17 +249,20 @@ def count_requests(
     *,
     delay: float = 0.0,
     mishap: Callable[[], tuple[Mishap | None, float]] = lambda: (None, 0.0),
+    ignored: frozenset[str] = frozenset(),
 ) -> Iterator[RequestCounter]:
     """Run a counting proxy in front of an S3 server for the duration of the block.
 
     With a delay in seconds, each answer comes so much later, as from a store that is far away. `mishap` says
-    what strikes the next request, and after how many seconds a copy of it arrives.
+    what strikes the next request, and after how many seconds a copy of it arrives. The server never gets the
+    `ignored` headers.
     """
     proxy = _ProxyServer(urlsplit(server.endpoint).netloc)
     counter = RequestCounter(replace(server, endpoint=f"http://{HOST}:{proxy.server_port}"))
     proxy.record = counter.record
     proxy.delay = delay
     proxy.mishap = mishap
+    proxy.ignored = ignored
     thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -298,6 +301,13 @@ def unreliable(server: S3Server, *, rate: float, latest: float, seed: int) -> It
         yield counter.server
 
 
+@contextmanager
+def careless(server: S3Server) -> Iterator[S3Server]:
+    """Run a proxy that makes an S3 server one that overwrites an object whatever its version, as some do."""
+    with count_requests(server, ignored=frozenset({"if-match"})) as counter:
+        yield counter.server
+
+
 class _ProxyServer(ThreadingHTTPServer):
     """A threaded HTTP server that forwards every request to one upstream address."""
 
@@ -311,6 +321,7 @@ class _ProxyServer(ThreadingHTTPServer):
         self.record: Callable[[str, str], None] = lambda method, path: None
         self.delay = 0.0
         self.mishap: Callable[[], tuple[Mishap | None, float]] = lambda: (None, 0.0)
+        self.ignored: frozenset[str] = frozenset()
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
 
@@ -390,7 +401,8 @@ class _ProxyHandler(BaseHTTPRequestHandler):
         if mishap is Mishap.REFUSED:
             self.send_error(http.HTTPStatus.SERVICE_UNAVAILABLE)
             return
-        request = _Forwarded(self.server.upstream, self.command, self.path, tuple(self.headers.items()), body)
+        headers = tuple(pair for pair in self.headers.items() if pair[0].lower() not in self.server.ignored)
+        request = _Forwarded(self.server.upstream, self.command, self.path, headers, body)
         try:
             response, answer = request.send()
         except (OSError, http.client.HTTPException) as error:

@@ -39,7 +39,18 @@ from tests.support.patches import original, substituted
 from tests.support.roots import Place, S3Place, local_place, stream_of
 from tests.support.servers import S3Server, start_minio, start_moto, unreliable
 from tests.support.soak_checker import BROKEN, READ, SETTLED, Killed, Verdict, check_history
-from tests.support.soak_neighbours import NEIGHBOUR, kept_violations, literal, native, prepare, tidy
+from tests.support.soak_neighbours import (
+    NEIGHBOUR,
+    has_directories,
+    has_manifest,
+    inserting,
+    kept_violations,
+    literal,
+    native,
+    prepare,
+    row_violations,
+    tidy,
+)
 
 import relance
 from relance import errors
@@ -263,6 +274,7 @@ def soak(plan: Plan) -> Report:
     time.sleep(SETTLED_AFTER_SECONDS)
     catalog, log = plan.open(), Log(plan.logs / "checker.jsonl")
     report.verdict.violations += kept_violations(plan, catalog)
+    report.verdict.violations += row_violations(plan)
     report.verdict.violations += _look_at_the_end(plan, catalog, log)
     with _takeovers_noted(log):
         for number in range(plan.names):
@@ -271,7 +283,7 @@ def soak(plan: Plan) -> Report:
     report.takeovers, report.neighbours = history.takeovers, history.neighbours
     for name, calls in sorted(history.calls.items()):
         # Where only the manifest counts, every generation of a name has a row and a directory of its own.
-        generations = "dir_listing_enabled" in plan.place.mode
+        generations = not has_directories(plan.place)
         found = check_history(calls, history.killed.get(name, []), generations=generations)
         found.violations = [f"{name}: {each}" for each in found.violations]
         report.verdict.add(found)
@@ -297,9 +309,10 @@ def _run_processes(plan: Plan, report: Report) -> dict[int, int]:
         del stopped[number]
         os.kill(running[number].pid, signal.SIGCONT)
 
-    beside = [spawn.Process(target=_beside, args=(plan, role, stop_at), daemon=True) for role in _ROLES]
-    if "dir_listing_enabled" in plan.place.mode:
-        beside = beside[1:]  # where only the manifest counts, markers mean nothing
+    roles = ["native", "tidy"]
+    roles += ["literal"] if has_directories(plan.place) else []
+    roles += ["inserting"] if has_manifest(plan.place) else []
+    beside = [spawn.Process(target=_beside, args=(plan, role, stop_at), daemon=True) for role in roles]
     for process in beside:
         process.start()
     for number in range(1, plan.processes + 1):
@@ -344,7 +357,7 @@ def _await_logs(plan: Plan) -> None:
         time.sleep(1)
 
 
-_ROLES = {"literal": literal, "native": native, "tidy": tidy}
+_ROLES = {"native": native, "tidy": tidy, "literal": literal, "inserting": inserting}
 
 
 def _beside(plan: Plan, role: str, stop_at: Any) -> None:
@@ -407,7 +420,7 @@ def read_logs(folder: Path, killed_at: Mapping[int, int]) -> History:
                     _add(history, begun.pop(fields["call"]), fields)
                 case "takeover":
                     history.takeovers[fields["what"]] += 1
-                case "native done" | "native refused":
+                case "native done" | "native refused" | "rows done" | "rows refused":
                     history.neighbours[fields["event"]] += 1
                 case "violation":
                     history.surprises.append(fields["what"])
