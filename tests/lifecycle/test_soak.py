@@ -54,7 +54,7 @@ NEIGHBOURS = ("lake.lance/data/1.lance", "lake2/t1.lance/data/1.lance", "t1.lanc
 """Names outside the root that a careless prefix would take for the root or for one of its tables."""
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize("mode", MODES)
 def test_processes_in_trouble_on_local_disk_lose_nothing(tmp_path: Path, mode: str) -> None:
     logs, outside = tmp_path / "logs", tmp_path / "around"
@@ -70,7 +70,7 @@ def test_processes_in_trouble_on_local_disk_lose_nothing(tmp_path: Path, mode: s
     assert {path: after[path] for path in after if not path.startswith("lake/")} == before
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize("mode", MODES)
 def test_processes_in_trouble_on_s3_lose_nothing(s3_server: S3Server, tmp_path: Path, mode: str) -> None:
     bucket, client = s3_server.make_bucket("soak"), s3_server.client()
