@@ -280,6 +280,9 @@ ANY_JSON: dict[str, Any] = {
     "relance.id": 7,
     "relance.control": "mine",
 }
+NUMBERS = {"large": "1e400", "exact": "0.1234567890123456789012", "short": "1e5"}
+"""Literals that Python cannot hold, or would write differently."""
+ANY_TEXT = json.dumps(ANY_JSON)[:-1] + "".join(f', "{key}": {each}' for key, each in NUMBERS.items()) + "}"
 AS_TEXT = {
     "text": "x",
     "number": "423",
@@ -288,7 +291,13 @@ AS_TEXT = {
     "relance.mine": "5",
     "relance.id": "7",
     "relance.control": "mine",
+    **NUMBERS,
 }
+
+
+def literally(text: str) -> Any:
+    """Return the value of a JSON text, with fractions as text."""
+    return json.loads(text, parse_float=str)
 
 
 @says("Namespace properties are stored as JSON in the metadata column of the manifest table.")
@@ -296,12 +305,12 @@ def test_namespace_properties_are_json_in_the_metadata_column(lake: Lake) -> Non
     catalog = lake.open()
     catalog.create_namespace({"id": ["a"], "properties": PROPERTIES})
     assert json.loads(stranger(lake).rows()["a"]["metadata"]) == PROPERTIES
-    stranger(lake).create_namespace("b", **ANY_JSON)
+    stranger(lake).insert("b", "namespace", None, ANY_TEXT)
     for _ in range(2):
         assert catalog.describe_namespace({"id": ["b"]}).properties == AS_TEXT
         catalog.drop_namespace({"id": ["b"]})
         catalog.undrop_namespace(["b"])
-        assert json.loads(stranger(lake).rows()["b"]["metadata"]) == ANY_JSON
+        assert literally(stranger(lake).rows()["b"]["metadata"]) == ANY_JSON | NUMBERS
     catalog.create_namespace({"id": ["b"], "mode": "overwrite", "properties": {"text": "y"}})
     kept = {key: text for key, text in AS_TEXT.items() if key.startswith("relance.")}
     assert catalog.describe_namespace({"id": ["b"]}).properties == {"text": "y", **kept}
@@ -462,16 +471,16 @@ def test_metadata_of_other_clients_survives_every_verb(lake: Lake, path: str, ve
     spaces(lake.open(), "a")
     location = "t.lance" if path == "t" else "somewhere"
     lance.write_dataset(numbers(7), lake.folder / location)
-    assert stranger(lake).insert(path.replace("/", "$"), "table", location, ANY_JSON)
+    assert stranger(lake).insert(path.replace("/", "$"), "table", location, ANY_TEXT)
     catalog = lake.open()
     assert describe(catalog, path).properties == AS_TEXT
     VERBS[verb](catalog, path)
-    kept = json.loads(stranger(lake).rows()[path.replace("/", "$")]["metadata"])
+    kept = literally(stranger(lake).rows()[path.replace("/", "$")]["metadata"])
     if verb == "properties":
         assert (kept.pop("text"), kept.pop("k")) == ("y", "v")
         assert kept == {key: value for key, value in ANY_JSON.items() if key.startswith("relance.")}
     else:
-        assert {**kept, "relance.protected": "true"} == {**ANY_JSON, "relance.protected": "true"}
+        assert {**kept, "relance.protected": "true"} == {**ANY_JSON, **NUMBERS, "relance.protected": "true"}
     assert describe(lake.open(), path).location is not None
 
 
