@@ -18,7 +18,14 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
-from lance_namespace import DescribeTableResponse, ListTablesRequest
+from lance_namespace import (
+    DeclareTableRequest,
+    DeregisterTableRequest,
+    DescribeTableRequest,
+    DescribeTableResponse,
+    DropTableRequest,
+    ListTablesRequest,
+)
 from lance_namespace.errors import LanceNamespaceError
 from tests.seeds.clients import MANIFEST_SCHEMA, DirectoryClient, ManifestClient
 from tests.seeds.sentences import Page, deviates, holds
@@ -940,6 +947,32 @@ def test_describing_in_a_missing_namespace_is_code_1(lake: Lake) -> None:
     with refused(NAMESPACE_NOT_FOUND) as caught:
         describe(lake.open(), "gone/t")
     assert "was dropped on" in str(caught.value)
+
+
+@departs(
+    "If the parent namespace does not exist, return error code 1 (NamespaceNotFound). (DescribeTable, "
+    "DeclareTable, DeregisterTable and DropTable in V1)",
+    because="V1 has single-level identifiers only: it cannot tell whether a namespace exists, and answers "
+    "Unsupported (0) to any longer identifier, as native does",
+)
+def test_v1_answers_unsupported_to_an_identifier_with_a_namespace(v1: Lake) -> None:
+    make(v1.open(), "t", 1)
+    native = NativeNamespace(root=v1.uri, manifest_enabled="false")
+    calls: dict[Call, Call] = {
+        lambda: describe(v1.open(), "b/t"): lambda: native.describe_table(
+            DescribeTableRequest(id=["b", "t"])
+        ),
+        lambda: declare(v1.open(), "b/t"): lambda: native.declare_table(DeclareTableRequest(id=["b", "t"])),
+        lambda: deregister(v1.open(), "b/t"): lambda: native.deregister_table(
+            DeregisterTableRequest(id=["b", "t"])
+        ),
+        lambda: drop(v1.open(), "b/t"): lambda: native.drop_table(DropTableRequest(id=["b", "t"])),
+    }
+    for ours, theirs in calls.items():
+        for call in (ours, theirs):
+            with refused(UNSUPPORTED):
+                call()
+    assert tables(v1.open()) == ["t"]
 
 
 @says("If the table does not exist, return error code 4 (TableNotFound). (DescribeTable)")
