@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import traceback
 from datetime import timedelta
+from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 
+import relance
 from relance.config import StorageOptions, parse_properties
 from relance.errors import InvalidInputError, UnsupportedOperationError
 from relance.locations import Scheme, parse_root
@@ -53,6 +57,42 @@ def test_storage_options_never_show_their_values() -> None:
     assert "hunter2" not in repr(options) + str(options) + f"{options}"
     assert options.redact("failed with hunter2 in eu") == "failed with *** in eu"
     assert dict(options)["secret_access_key"] == "hunter2"
+
+
+def test_copies_of_storage_options_hide_their_values_too() -> None:
+    options = StorageOptions({"secret_access_key": "hunter2"})
+    grown = options.copy()
+    grown |= {"session_token": "hunter3"}
+    made = [
+        options.copy(),
+        copy.copy(options),
+        copy.deepcopy(options),
+        pickle.loads(pickle.dumps(options)),
+        options | {"session_token": "hunter3"},
+        {"session_token": "hunter3"} | options,
+        grown,
+    ]
+    assert not [each for each in made if "hunter" in f"{each!r} {each}" or type(each) is not StorageOptions]
+    assert {"secret_access_key": "hunter2"} | options == options.copy() == options
+    assert ({"secret_access_key": "old"} | options)["secret_access_key"] == "hunter2"
+    assert (options | {"secret_access_key": "new"})["secret_access_key"] == "new"
+    with pytest.raises(TypeError):
+        options | [("a", "b")]
+
+
+def test_properties_of_a_catalog_hide_its_storage_options() -> None:
+    given: dict[str, Any] = {
+        "root": "s3://bucket/lake",
+        "storage.access_key_id": "hunter1",
+        "storage.secret_access_key": "hunter2",
+        "storage.region": "eu",
+    }
+    properties = relance.DirectoryNamespace(**given).properties
+    for each in (properties, pickle.loads(pickle.dumps(properties))):
+        assert "hunter" not in f"{each!r} {each}"
+        assert "s3://bucket/lake" in repr(each)
+        assert dict(each)["storage.secret_access_key"] == "hunter2"
+        assert (each, hash(each)) == (tuple(properties), hash(tuple(properties)))
 
 
 PRIVATE_KEY = (

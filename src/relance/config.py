@@ -77,6 +77,15 @@ class StorageOptions(dict[str, str]):
 
     __str__ = __repr__
 
+    def copy(self) -> StorageOptions:
+        return StorageOptions(self)
+
+    def __or__(self, other: object) -> StorageOptions:  # type: ignore[override]  # of a dict's overloads
+        return StorageOptions({**self, **other}) if isinstance(other, dict) else NotImplemented
+
+    def __ror__(self, other: object) -> StorageOptions:  # type: ignore[override]  # likewise
+        return StorageOptions({**other, **self}) if isinstance(other, dict) else NotImplemented
+
     def secrets(self) -> Iterator[str]:
         """Yield the values that must not reach a message or a log."""
         for key, value in self.items():
@@ -109,6 +118,18 @@ class StorageOptions(dict[str, str]):
             if isinstance(each, RelanceError):
                 each.detail = self.redact(each.detail)
             each = each.__cause__ or each.__context__
+
+
+class CatalogProperties(tuple[tuple[str, str], ...]):
+    """Names and values of a catalog's properties; the values of storage options never appear in a repr."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown = ((key, "***" if key.startswith(STORAGE_PREFIX) else value) for key, value in self)
+        return repr(tuple(shown))
+
+    __str__ = __repr__
 
 
 _SECRET_WORDS = ("key", "secret", "token", "password", "sas")

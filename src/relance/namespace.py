@@ -64,7 +64,7 @@ from relance.catalog.repair import (
 )
 from relance.catalog.resolve import Exists, NotFound, SoftDeleted, TableStatus
 from relance.clock import Clock, SystemClock
-from relance.config import parse_properties
+from relance.config import CatalogProperties, parse_properties
 from relance.identifiers import parse_namespace_id
 from relance.operations import batch_commit, lifecycle, tables, upkeep, versions
 from relance.operations.cleaning.methods import CleaningMethods
@@ -119,8 +119,8 @@ class DirectoryNamespace(TableMethods, DataMethods, CleaningMethods, TransferMet
 
     @property
     def properties(self) -> tuple[tuple[str, str], ...]:
-        """The properties the catalog was opened with. They include storage options: do not print them."""
-        return tuple(sorted(self._properties.items()))
+        """The properties the catalog was opened with. Their repr hides the values of storage options."""
+        return CatalogProperties(sorted(self._properties.items()))
 
     @property
     def root_uri(self) -> str:

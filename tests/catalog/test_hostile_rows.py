@@ -209,6 +209,11 @@ METADATA: dict[str, object] = {
     "large": {"a": "x" * 5_000_000},
     "odd keys": {"relance.protected": [True], "relance.text": 5, "relance.cascade": {}},
     "surrogate": '{"a": "\\ud800"}',
+    "infinite": '{"a":1e400}',
+    "negative": '{"a": [-1e400], "b": 1E400}',
+    "exact": '{"a": 0.1234567890123456789012, "b": 1e5, "c": 1.10}',
+    "twice": '{"a": 1, "a": 2}',
+    "named text": '{"relance.text": "x"}',
 }
 
 DAMAGED: dict[str, object] = {
@@ -254,6 +259,34 @@ def test_metadata_of_any_kind_stops_no_run_over_all_tables(lake: Lake) -> None:
         catalog.drop_table({"id": [name]})
         catalog.undrop_table([name])
         assert client.rows()[name]["metadata"] == _text_of(METADATA[name]), name
+
+
+EXACT = [
+    '{"a":1e400}',
+    '{"a": {"b": [-1e400]}, "c": 1E400}',
+    '{"a": 0.1234567890123456789012, "b": 1e5, "c": 1.10}',
+    '{"a": 1, "a": 2}',
+    '{"relance.id": 1e400, "relance.theirs": 1e5}',
+]
+
+
+@pytest.mark.parametrize("text", EXACT)
+def test_metadata_that_python_cannot_hold_comes_back_as_it_was(lake: Lake, text: str) -> None:
+    client, catalog = ManifestClient(lake.uri), lake.open()
+    assert client.insert("n", "namespace", None, text)
+    for name in ("n$u", "u"):
+        lance.write_dataset(numbers(7), f"{lake.uri}/{name}.lance")
+        assert client.insert(name, "table", f"{name}.lance", text)
+    for parts in (["n", "u"], ["u"]):
+        catalog.protect(parts)
+        catalog.unprotect(parts)
+        catalog.drop_table({"id": parts})
+        assert tuple(parts) in [each.id for each in catalog.list_dropped_tables()]
+        catalog.undrop_table(parts)
+    catalog.drop_namespace({"id": ["n"], "behavior": "cascade"})
+    catalog.undrop_namespace(["n"])
+    found = {name: row["metadata"] for name, row in client.rows().items()}
+    assert (found["n"], found["n$u"], found["u"]) == (text, text, text)
 
 
 def _text_of(value: object) -> str:

@@ -25,6 +25,7 @@ from tests.support.ports import free_port
 
 from relance.cli.app import SECTIONS, app
 from relance.cli.exits import MEANINGS, Exit
+from relance.cli.params import DURATION
 
 
 def test_help_is_quick_and_loads_neither_lance_nor_spark(tmp_path: Path) -> None:
@@ -207,6 +208,38 @@ def test_duration_without_a_unit_is_refused(lake: CommandLake) -> None:
     assert ran.exit_code == 2
     assert "has no unit" in ran.err
     assert lake.ok("status", "readings") == "readings exists\n"
+
+
+def _options_with_numbers() -> list[tuple[str, str]]:
+    context = click.Context(app)
+    commands = [(name, app.get_command(context, name)) for name in app.list_commands(context)]
+    return [
+        (name, option.opts[-1])
+        for name, command in commands
+        for option in (command.params if command is not None else [])
+        if isinstance(option, click.Option) and isinstance(option.type, type(DURATION) | click.IntRange)
+    ]
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "9" * 5000 + "d", "٣", "1e400", "nan", "-1d", ""])
+@pytest.mark.parametrize(("command", "option"), _options_with_numbers())
+def test_absurd_number_is_a_usage_error(command: str, option: str, value: str) -> None:
+    ran = run(command, f"{option}={value}")
+    assert ran.exit_code == 2, ran.err
+    assert "bug" not in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_numbers_are_expected_by_the_options_that_take_durations() -> None:
+    taken = {option for _, option in _options_with_numbers()}
+    assert {"--ttl", "--older-than", "--wait", "--every"} <= taken
+
+
+@pytest.mark.parametrize("root", ["x" * 300, "y/" * 3000], ids=["name", "path"])
+def test_too_long_a_root_is_a_usage_error(tmp_path: Path, root: str) -> None:
+    ran = run("ls", "--root", f"{tmp_path}/{root}")
+    assert ran.exit_code == 2
+    assert "choose a shorter root" in ran.err
 
 
 def test_errors_have_an_exit_code_and_suggest_the_next_command(lake: CommandLake, tmp_path: Path) -> None:

@@ -134,6 +134,15 @@ class TestPages:
         response = page(catalog, limit=-1)
         assert (response.tables, response.page_token) == (["a", "b", "c", "d", "e"], None)
 
+    @pytest.mark.parametrize("limit", [2**63 - 1, 2**63, 10**100])
+    def test_limit_beyond_any_count_returns_everything(self, catalog: DirectoryNamespace, limit: int) -> None:
+        request = {"id": [], "limit": limit}
+        assert catalog.list_tables(request).tables == ["a", "b", "c", "d", "e"]
+        assert catalog.list_all_tables(request).tables == ["a", "b", "c", "d", "e"]
+        assert catalog.list_namespaces(request).namespaces == []
+        assert len(catalog.list_table_versions({"id": ["a"], "limit": limit}).versions) == 1
+        assert catalog.list_table_tags({"id": ["a"], "limit": limit}).tags == {}
+
     def test_page_token_of_a_dropped_table_still_works(
         self, local: LocalPlace, catalog: DirectoryNamespace
     ) -> None:

@@ -493,6 +493,11 @@ class TestSystemErrors:
             assert shown.exit_code is Exit.STORE
             assert "bug" not in shown.to_do
 
+    def test_path_that_is_too_long_is_an_invalid_input(self) -> None:
+        with refused(INVALID_INPUT) as caught, lance_errors("table id 't'", {}):
+            raise OSError(f"[Errno {errno.ENAMETOOLONG}] {os.strerror(errno.ENAMETOOLONG)}: 'x'")
+        assert "choose a shorter root or name" in str(caught.value)
+
     @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES, errno.EMFILE])
     def test_command_line_never_calls_a_system_error_a_bug(self, number: int) -> None:
         for error in (OSError(number, os.strerror(number)), OSError(number, os.strerror(number), "out.json")):

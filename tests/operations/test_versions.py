@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -42,6 +44,7 @@ from tests.support.roots import (
     dataset,
     declare,
     describe,
+    local_place,
     refused,
     rows,
     versions,
@@ -671,3 +674,21 @@ class Recorder(DirectoryNamespace):
             assert response.version is not None
             self.made.append(response.version.version)
         return response
+
+
+@pytest.mark.parametrize("management", ["true", "false"])
+def test_staged_file_that_is_too_long_is_refused_unread(tmp_path: Path, management: str) -> None:
+    local = local_place(tmp_path / "root", {"table_version_management": management})
+    catalog = local.open()
+    create(catalog, "t")
+    path = stage(local, "t", b"")
+    os.truncate(f"/{path}", 512 * 2**20)
+    entry = {"id": ["t"], "version": 2, "manifest_path": path}
+    for call in (
+        lambda: catalog.create_table_version(entry),
+        lambda: catalog.batch_create_table_versions({"entries": [entry]}),
+    ):
+        with refused(INVALID_TABLE_STATE) as caught:
+            call()
+        assert "at most 268435456" in str(caught.value)
+    assert versions(catalog, "t") == [1]

@@ -111,13 +111,13 @@ class ManifestClient:
         metadata: object = None,
         base_objects: list[str] | None = None,
     ) -> bool:
-        """Merge-insert a row; False: there is one of this id. `metadata` is any JSON value."""
+        """Merge-insert a row; False: there is one of this id. `metadata` is any JSON value or its text."""
         dataset = lance.dataset(self.uri, storage_options=self.storage_options)
         row: dict[str, object] = {
             "object_id": object_id,
             "object_type": object_type,
             "location": location,
-            "metadata": None if metadata is None else json.dumps(metadata),
+            "metadata": metadata if metadata is None or isinstance(metadata, str) else json.dumps(metadata),
             "base_objects": base_objects,
         }
         if "created_at" in dataset.schema.names and not dataset.schema.field("created_at").nullable:

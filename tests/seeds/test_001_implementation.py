@@ -19,7 +19,15 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
-from lance_namespace import CreateNamespaceRequest, DescribeTableResponse, ListTablesRequest
+from lance_namespace import (
+    CreateNamespaceRequest,
+    DeclareTableRequest,
+    DeregisterTableRequest,
+    DescribeTableRequest,
+    DescribeTableResponse,
+    DropTableRequest,
+    ListTablesRequest,
+)
 from lance_namespace.errors import LanceNamespaceError
 from tests.seeds.clients import MANIFEST_SCHEMA, DirectoryClient, ManifestClient
 from tests.seeds.sentences import Page, deviates, holds
@@ -300,6 +308,9 @@ ANY_JSON: dict[str, Any] = {
     "relance.id": 7,
     "relance.control": "mine",
 }
+NUMBERS = {"large": "1e400", "exact": "0.1234567890123456789012", "short": "1e5"}
+"""Literals that Python cannot hold, or would write differently."""
+ANY_TEXT = json.dumps(ANY_JSON)[:-1] + "".join(f', "{key}": {each}' for key, each in NUMBERS.items()) + "}"
 AS_TEXT = {
     "text": "x",
     "number": "423",
@@ -308,7 +319,13 @@ AS_TEXT = {
     "relance.mine": "5",
     "relance.id": "7",
     "relance.control": "mine",
+    **NUMBERS,
 }
+
+
+def literally(text: str) -> Any:
+    """Return the value of a JSON text, with fractions as text."""
+    return json.loads(text, parse_float=str)
 
 
 @says("Namespace properties are stored as JSON in the metadata column of the manifest table.")
@@ -316,12 +333,12 @@ def test_namespace_properties_are_json_in_the_metadata_column(lake: Lake) -> Non
     catalog = lake.open()
     catalog.create_namespace({"id": ["a"], "properties": PROPERTIES})
     assert json.loads(stranger(lake).rows()["a"]["metadata"]) == PROPERTIES
-    stranger(lake).create_namespace("b", **ANY_JSON)
+    stranger(lake).insert("b", "namespace", None, ANY_TEXT)
     for _ in range(2):
         assert catalog.describe_namespace({"id": ["b"]}).properties == AS_TEXT
         catalog.drop_namespace({"id": ["b"]})
         catalog.undrop_namespace(["b"])
-        assert json.loads(stranger(lake).rows()["b"]["metadata"]) == ANY_JSON
+        assert literally(stranger(lake).rows()["b"]["metadata"]) == ANY_JSON | NUMBERS
     catalog.create_namespace({"id": ["b"], "mode": "overwrite", "properties": {"text": "y"}})
     kept = {key: text for key, text in AS_TEXT.items() if key.startswith("relance.")}
     assert catalog.describe_namespace({"id": ["b"]}).properties == {"text": "y", **kept}
@@ -521,16 +538,16 @@ def test_metadata_of_other_clients_survives_every_verb(lake: Lake, path: str, ve
     spaces(lake.open(), "a")
     location = "t.lance" if path == "t" else "somewhere"
     lance.write_dataset(numbers(7), lake.folder / location)
-    assert stranger(lake).insert(path.replace("/", "$"), "table", location, ANY_JSON)
+    assert stranger(lake).insert(path.replace("/", "$"), "table", location, ANY_TEXT)
     catalog = lake.open()
     assert describe(catalog, path).properties == AS_TEXT
     VERBS[verb](catalog, path)
-    kept = json.loads(stranger(lake).rows()[path.replace("/", "$")]["metadata"])
+    kept = literally(stranger(lake).rows()[path.replace("/", "$")]["metadata"])
     if verb == "properties":
         assert (kept.pop("text"), kept.pop("k")) == ("y", "v")
         assert kept == {key: value for key, value in ANY_JSON.items() if key.startswith("relance.")}
     else:
-        assert {**kept, "relance.protected": "true"} == {**ANY_JSON, "relance.protected": "true"}
+        assert {**kept, "relance.protected": "true"} == {**ANY_JSON, **NUMBERS, "relance.protected": "true"}
     assert describe(lake.open(), path).location is not None
 
 
@@ -1015,6 +1032,32 @@ def test_describing_in_a_missing_namespace_is_code_1(lake: Lake) -> None:
     with refused(NAMESPACE_NOT_FOUND) as caught:
         describe(lake.open(), "gone/t")
     assert "was dropped on" in str(caught.value)
+
+
+@departs(
+    "If the parent namespace does not exist, return error code 1 (NamespaceNotFound). (DescribeTable, "
+    "DeclareTable, DeregisterTable and DropTable in V1)",
+    because="V1 has single-level identifiers only: it cannot tell whether a namespace exists, and answers "
+    "Unsupported (0) to any longer identifier, as native does",
+)
+def test_v1_answers_unsupported_to_an_identifier_with_a_namespace(v1: Lake) -> None:
+    make(v1.open(), "t", 1)
+    native = NativeNamespace(root=v1.uri, manifest_enabled="false")
+    calls: dict[Call, Call] = {
+        lambda: describe(v1.open(), "b/t"): lambda: native.describe_table(
+            DescribeTableRequest(id=["b", "t"])
+        ),
+        lambda: declare(v1.open(), "b/t"): lambda: native.declare_table(DeclareTableRequest(id=["b", "t"])),
+        lambda: deregister(v1.open(), "b/t"): lambda: native.deregister_table(
+            DeregisterTableRequest(id=["b", "t"])
+        ),
+        lambda: drop(v1.open(), "b/t"): lambda: native.drop_table(DropTableRequest(id=["b", "t"])),
+    }
+    for ours, theirs in calls.items():
+        for call in (ours, theirs):
+            with refused(UNSUPPORTED):
+                call()
+    assert tables(v1.open()) == ["t"]
 
 
 @says("If the table does not exist, return error code 4 (TableNotFound). (DescribeTable)")

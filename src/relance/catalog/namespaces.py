@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
@@ -59,7 +60,7 @@ def page_of(names: Iterator[str], limit: int | None) -> tuple[list[str], str | N
     """Return the first names and the token of the next page; a negative limit means none."""
     if limit is None or limit < 0:
         return list(names), None
-    shown = list(islice(names, limit + 1))
+    shown = list(islice(names, min(limit + 1, sys.maxsize)))
     page = shown[:limit]
     return page, page[-1] if page and len(shown) > len(page) else None
 

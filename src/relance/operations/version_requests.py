@@ -16,7 +16,7 @@ from relance.catalog.context import Context, table_id_of
 from relance.catalog.layout import ManifestFile, manifest_key, parse_scheme, version_of
 from relance.catalog.resolve import find_table
 from relance.catalog.version_rows.draft import NO_END
-from relance.catalog.version_rows.rows import StagedVersion, check_metadata
+from relance.catalog.version_rows.rows import MANIFEST_MAX_BYTES, StagedVersion, check_metadata
 from relance.errors import InvalidInputError, KeyNotFoundError
 from relance.locations import VERSIONS_DIRECTORY
 
@@ -79,6 +79,7 @@ def check_staged(
     Raises:
         TableNotFoundError: there is no such table.
         InvalidInputError: the staged manifest is missing or outside the table.
+        InvalidTableStateError: the staged manifest is too long, or no file.
     """
     found = find_table(context, table_id_of(context, entry.id))
     scheme = parse_scheme(entry.naming_scheme)
@@ -87,7 +88,7 @@ def check_staged(
     staging = _staging_key(context, found.directory, entry.manifest_path)
     target = manifest_key(found.directory, entry.branch, entry.version, scheme)
     try:
-        body = context.storage.read(staging, at_most=None).body
+        body = context.storage.read(staging, at_most=MANIFEST_MAX_BYTES).body
     except KeyNotFoundError as cause:
         raise InvalidInputError(f"staging manifest not found at {entry.manifest_path!r}") from cause
     return StagedVersion(

@@ -30,7 +30,7 @@ from relance.catalog.manifest.schema import manages_versions
 from relance.catalog.resolve import find_table
 from relance.catalog.version_rows.agreement import put_final
 from relance.catalog.version_rows.draft import check_next, require_versions, version_taken
-from relance.catalog.version_rows.rows import StagedVersion
+from relance.catalog.version_rows.rows import MANIFEST_MAX_BYTES, StagedVersion
 from relance.config import parse_flag
 from relance.errors import InvalidTableStateError, TableVersionNotFoundError, UnsupportedOperationError
 from relance.operations import managed_versions
@@ -188,7 +188,7 @@ def _check_sequence(context: Context, batch: list[StagedVersion]) -> None:
                 for m in list_manifests(context.storage, new.directory, new.branch)
                 if m.version == new.version
             )
-            if context.storage.read(same.info.key, at_most=None).body != new.body:
+            if context.storage.read(same.info.key, at_most=MANIFEST_MAX_BYTES).body != new.body:
                 raise version_taken(new)
         else:
             check_next(new, known[-1] if known else 0)

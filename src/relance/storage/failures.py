@@ -30,6 +30,10 @@ _BY_NUMBER: dict[int, _Meaning] = {
         errors.StorageFullError,
         "the disk quota is used up: drop and purge tables, which still works, or raise the quota",
     ),
+    errno.ENAMETOOLONG: (
+        errors.InvalidInputError,
+        "the path is longer than the disk allows: choose a shorter root or name",
+    ),
     errno.EIO: (
         errors.StorageError,
         "the disk failed: check it and the system log, and restore damaged files from a backup",

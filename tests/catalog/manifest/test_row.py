@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -36,6 +37,13 @@ UNUSUAL = [
     '{ "spaced" : "x" }',
     r'{"half": "\ud800"}',
     '{"twice": "1", "twice": "2"}',
+    '{"n":1e400,"deep":[{"n":-1e400}]}',
+    '{"n": 0.1234567890123456789012, "m": 1e5, "text": "1e5"}',
+    r'{"escaped": "\u00e9\/", "\u006b": "v", "k": "w"}',
+    '\n{\t"spaced" :\r\n{"a":[ ]} , "b": 1 } ',
+    '{"relance.text": "mine"}',
+    '{"a": 1E5, "relance.id": 1e400, "relance.theirs": [1e5]}',
+    "{}",
     '{"n": NaN}',
     "[]",
     "7",
@@ -63,6 +71,21 @@ class TestUnusualMetadata:
         assert back.properties == read(text).properties
         assert back.is_visible
         assert not back.has_our_keys
+        assert packed(encode_row(back)["metadata"]) == packed(text), "each literal comes back as it was"
+
+    def test_other_members_are_written_as_they_were(self, text: str) -> None:
+        protected = decode_row(encode_row(read(text).protected(on=True)))
+        assert protected.is_protected
+        assert protected.properties == read(text).properties
+        back = encode_row(decode_row(encode_row(protected.dropped("1", None))).restored("a$t"))
+        columns = encode_row(decode_row(back).protected(on=False))
+        if text != '{"relance.text": "mine"}':  # read as text once it is alone
+            assert packed(columns["metadata"]) == packed(text)
+
+
+def packed(text: str | None) -> str:
+    """Return metadata without spaces between its tokens."""
+    return re.sub(r"\s", "", text or "{}")
 
 
 @pytest.mark.parametrize("text", ["[]", "7", '"text"', "null", "not json", "", '{"n":'])

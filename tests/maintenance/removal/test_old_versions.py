@@ -360,13 +360,30 @@ def test_table_dropped_and_renamed_during_cleanup_stays_intact(root: JobLake) ->
     assert root.catalog.validate_table(["t"], every_version=True).ok
 
 
-def test_unreadable_table_that_may_be_a_clone_stops_the_cleanup(root: JobLake) -> None:
+@pytest.mark.parametrize("damage", ["garbage", "empty", "cut", "folder"])
+def test_damaged_table_that_may_be_a_clone_stops_the_cleanup_until_it_is_gone(
+    root: JobLake, damage: str
+) -> None:
     _history(root)
-    broken = Path(root.uri) / "broken.lance" / "_versions"
-    broken.mkdir(parents=True)
-    (broken / "18446744073709551614.manifest").write_bytes(b"no manifest")
-    assert isinstance(root.run(_now(), T)[0].error, InvalidTableStateError)
-    assert len(root.dataset("t").versions()) == VERSIONS
+    folder = Path(root.uri) / "broken.lance"
+    root.dataset("t").shallow_clone(str(folder), 3)
+    for manifest in folder.glob("_versions/*.manifest"):
+        body = manifest.read_bytes()
+        manifest.unlink()
+        if damage == "folder":
+            manifest.mkdir()
+        else:
+            manifest.write_bytes({"garbage": b"no manifest", "empty": b"", "cut": body[:-20]}[damage])
+    for _ in range(2):
+        (result,) = root.run(_now(), T)
+        assert isinstance(result.error, InvalidTableStateError)
+        for said in ("'broken.lance'", "Nothing was removed", "drop and purge it", "look_for_clones=False"):
+            assert said in str(result.error)
+        assert len(root.dataset("t").versions()) == VERSIONS
+    shutil.rmtree(folder)
+    (result,) = root.run(_now(), T)
+    assert result.error is None
+    assert len(root.dataset("t").versions()) == 1
 
 
 def test_cleanup_plans_are_picklable(root: JobLake) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from collections.abc import Iterator
@@ -132,6 +133,34 @@ def test_directory_with_a_young_or_undated_file_is_kept(root: JobLake) -> None:
     infos = [ObjectInfo("a", 1, now - timedelta(days=9), None), ObjectInfo("b", 1, None, None)]
     assert measure(infos, now) is Kept.UNKNOWN_AGE
     assert measure([], now) is Kept.UNKNOWN_AGE
+
+
+@pytest.mark.parametrize("body", ["long", "deep", "folder"])
+@pytest.mark.parametrize("mode", ["V1", "compatibility"])
+def test_directory_with_a_damaged_marker_is_kept_and_others_go(mode: str, body: str, tmp_path: Path) -> None:
+    root = JobLake(str(tmp_path / "root"), MODES[mode])
+    root.make("live", 1)
+    _leave(root, "lost.lance")
+    _leave(root, "damaged.lance")
+    for name in ("live", "damaged"):
+        marker = tmp_path / "root" / f"{name}.control"
+        if body == "long":
+            marker.touch()
+            os.truncate(marker, 512 * 2**20)
+        elif body == "deep":
+            marker.write_bytes(b"[" * 200_000)
+        else:
+            marker.mkdir()
+    age(tmp_path / "root", 2 * DAY)
+    kept = {key for key in root.table_keys() if not key.startswith("lost.lance/")}
+    (result,) = root.run(RemoveOrphans())
+    assert result.error is None
+    assert result.effect is not None
+    assert result.effect.files == 3
+    if body != "folder":  # which is no marker
+        damaged = 2 if mode == "V1" else 1  # a row names the other
+        assert result.effect.note == f"1 directories removed; kept: {damaged} with a damaged marker"
+        assert root.table_keys() == kept
 
 
 def test_minimum_age_is_lowered_only_with_allow_young(root: JobLake) -> None:

@@ -8,13 +8,13 @@ a namespace, the metadata also holds the lifecycle's state, which is opaque here
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from relance.errors import InvalidInputError
-from relance.foreign_json import parse_json
+from relance.foreign_json import members, parse_json
 from relance.identifiers import DELIMITER
 from relance.locations import TABLE_SUFFIX, table_location
 
@@ -93,7 +93,7 @@ class Row:
     def properties(self) -> dict[str, str]:
         """The user's properties as text; our own keys are not among them."""
         own = {_TEXT, *self._own}
-        return {key: _text(value) for key, value in self.metadata.items() if key not in own}
+        return self._texts(*(key for key in self.metadata if key not in own))
 
     @property
     def has_our_keys(self) -> bool:
@@ -114,7 +114,7 @@ class Row:
     @property
     def control_text(self) -> str | None:
         """The state of a dropped generation, for whoever understands it."""
-        return None if self.is_visible or CONTROL not in self.metadata else _text(self.metadata[CONTROL])
+        return None if self.is_visible else self._texts(CONTROL).get(CONTROL)
 
     @property
     def original_id(self) -> str:
@@ -130,7 +130,7 @@ class Row:
     def cascade(self) -> str | None:
         """Names the drop of a namespace that this one was part of."""
         cascade = None if self.is_visible else self.metadata.get(_CASCADE)
-        return None if cascade is None else _text(cascade)
+        return None if cascade is None else self._texts(_CASCADE)[_CASCADE]
 
     @property
     def is_protected(self) -> bool:
@@ -168,8 +168,11 @@ class Row:
 
     def dropped(self, deletion_id: str, control_text: str | None, *, cascade: str | None = None) -> Row:
         """Return the row of a dropped generation; a home row carries no state."""
-        theirs = {key: self.metadata[key] for key in _STATE if self.is_visible and key in self.metadata}
-        row = self._with(_THEIRS, json.dumps(theirs)) if theirs else self
+        row, before = self, self.columns.get("metadata")
+        aside = {*_STATE, *(key for key, *_ in _members(before) if key == _TEXT)}
+        theirs = {key: value for key, value in self.metadata.items() if key in aside}
+        if self.is_visible and theirs:
+            row = self._with(_THEIRS, "{" + ",".join(_written(theirs, before)) + "}")
         row = row._with(_ORIGINAL, self.original_id)._with(_CASCADE, cascade).with_control(control_text)
         return replace(row, object_id=DROPPED_PREFIX + deletion_id)
 
@@ -180,13 +183,29 @@ class Row:
         """Return the row without a trace of the drop."""
         if self.is_visible:
             return replace(self, object_id=object_id)
-        kept = {key: value for key, value in self.metadata.items() if key not in _STATE}
-        theirs = _decode_metadata(_text(self.metadata.get(_THEIRS, "{}")))
-        return replace(self, object_id=object_id, metadata={**kept, **theirs})
+        theirs = _members(self._texts(_THEIRS).get(_THEIRS))
+        ours = {*_STATE, *(key for key, *_ in theirs)}
+        kept = {key: value for key, value in self.metadata.items() if key not in ours}
+        if not theirs:
+            return replace(self, object_id=object_id, metadata=kept)
+        text = _joined([*_written(kept, self.columns.get("metadata")), *(whole for *_, whole in theirs)])
+        columns = {**self.columns, "metadata": text}
+        return replace(self, object_id=object_id, metadata=_decode_metadata(text), columns=columns)
 
     def reviving(self, control_text: str) -> Row:
         """Return the row at its old id, still hidden: a create writes over it."""
         return replace(self, object_id=self.original_id).with_control(control_text)
+
+    def _texts(self, *keys: str) -> dict[str, str]:
+        """Return these members as text; a value that is not a string as the JSON that was written."""
+        values = {key: self.metadata[key] for key in keys if key in self.metadata}
+        if all(isinstance(value, str) for value in values.values()):
+            return values
+        written = {key: value for key, value, _ in _members(self.columns.get("metadata"))}
+        return {
+            key: value if isinstance(value, str) else written.get(key) or _dump(value)
+            for key, value in values.items()
+        }
 
     def _with(self, key: str, value: str | None) -> Row:
         metadata = {name: other for name, other in self.metadata.items() if name != key}
@@ -221,7 +240,7 @@ def encode_row(row: Row, *, own_types: bool = False) -> dict[str, Any]:
     """
     text = row.columns.get("metadata")
     if text is None or _decode_metadata(text) != row.metadata:
-        text = _encode_metadata(row.metadata)
+        text = _encode_metadata(row.metadata, text)
     return {
         "base_objects": None,
         **row.columns,
@@ -253,21 +272,44 @@ def _decode_metadata(text: str | None) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) else {_TEXT: text}
 
 
-def _encode_metadata(metadata: Mapping[str, Any]) -> str | None:
+def _encode_metadata(metadata: Mapping[str, Any], before: str | None = None) -> str | None:
+    """Return metadata as text; members that did not change keep their spelling in the text before."""
     if not metadata:
         return None  # as native writes it
     if metadata.keys() == {_TEXT} and isinstance(metadata[_TEXT], str):
         return str(metadata[_TEXT])
-    text = json.dumps(dict(metadata), ensure_ascii=False)
+    return _joined(_written(metadata, before))
+
+
+def _members(text: str | None) -> list[tuple[str, str, str]]:
+    """Return key, value and the whole of each member as written; none if it is no JSON object."""
+    if text is None or _decode_metadata(text) == {_TEXT: text}:
+        return []
+    return members(text)
+
+
+def _written(metadata: Mapping[str, Any], before: str | None) -> Iterator[str]:
+    old = _decode_metadata(before)
+    same = {key for key, value in metadata.items() if key in old and old[key] == value}
+    written = [(key, whole) for key, _, whole in _members(before) if key in same]
+    yield from (whole for _, whole in written)
+    present = {key for key, _ in written}
+    for key, value in metadata.items():
+        if key not in present:
+            yield f" {_dump(key)}: {_dump(value)}"
+
+
+def _joined(written: Iterable[str]) -> str:
+    return "{" + ",".join(written).strip() + "}"
+
+
+def _dump(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can hold
-        return json.dumps(dict(metadata))
+        return json.dumps(value, allow_nan=False)
     return text
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def preferred(rows: Sequence[Row]) -> Row:

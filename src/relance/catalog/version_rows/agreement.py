@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from relance.catalog.layout import ManifestFile
 from relance.catalog.manifest.store import Change, Snapshot
-from relance.catalog.version_rows.rows import VersionRow, adopted_row, rows_at
+from relance.catalog.version_rows.rows import MANIFEST_MAX_BYTES, VersionRow, adopted_row, rows_at
 from relance.errors import KeyExistsError, KeyNotFoundError, OutcomeUnknownError
 from relance.storage.protocol import ObjectStorage
 
@@ -63,7 +63,7 @@ def put_final(storage: ObjectStorage, target: str, body: bytes) -> bool:
         storage.create(target, body)
     except (KeyExistsError, OutcomeUnknownError) as unsure:  # whose it is, its content tells
         try:
-            return storage.read(target, at_most=None).body == body
+            return storage.read(target, at_most=MANIFEST_MAX_BYTES).body == body
         except KeyNotFoundError:
             raise OutcomeUnknownError(f"'{target}' was not written") from unsure
     return True
@@ -98,7 +98,7 @@ def copy_staged(
 
 def _staged_body(storage: ObjectStorage, directory: str, row: VersionRow) -> bytes | None:
     try:
-        return storage.read(row.key(directory), at_most=None).body
+        return storage.read(row.key(directory), at_most=MANIFEST_MAX_BYTES).body
     except KeyNotFoundError:
         return None  # its creator was faster, or is gone
 
@@ -106,8 +106,8 @@ def _staged_body(storage: ObjectStorage, directory: str, row: VersionRow) -> byt
 def is_copy(storage: ObjectStorage, directory: str, row: VersionRow, file: ManifestFile) -> bool:
     """Tell whether a file is the copy of the manifest that was staged for a row."""
     try:
-        staged = storage.read(row.key(directory), at_most=None).body
-        return storage.read(file.info.key, at_most=None).body == staged
+        staged = storage.read(row.key(directory), at_most=MANIFEST_MAX_BYTES).body
+        return storage.read(file.info.key, at_most=MANIFEST_MAX_BYTES).body == staged
     except KeyNotFoundError:
         return row.is_of(file)  # removed once it was copied, as far as anybody can tell
 

@@ -9,7 +9,14 @@ from relance.catalog.layout import ManifestFile
 from relance.catalog.manifest.row import ObjectType
 from relance.catalog.manifest.store import Change, Snapshot
 from relance.catalog.version_rows.agreement import change_of
-from relance.catalog.version_rows.rows import StagedVersion, VersionRow, adopted_row, rows_at, staged_row
+from relance.catalog.version_rows.rows import (
+    MANIFEST_MAX_BYTES,
+    StagedVersion,
+    VersionRow,
+    adopted_row,
+    rows_at,
+    staged_row,
+)
 from relance.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
@@ -71,7 +78,7 @@ class VersionDraft:
         if file is None:
             return None
         try:
-            same = storage.read(file.info.key, at_most=None).body == new.body
+            same = storage.read(file.info.key, at_most=MANIFEST_MAX_BYTES).body == new.body
         except KeyNotFoundError:
             same = False  # deleted meanwhile
         if not same:

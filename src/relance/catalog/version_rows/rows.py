@@ -19,6 +19,9 @@ from relance.errors import InvalidInputError
 from relance.identifiers import DELIMITER, TableId
 from relance.locations import RESERVED_FILE, VERSIONS_DIRECTORY
 
+MANIFEST_MAX_BYTES = 256 * 2**20
+"""Of a table's manifest that the catalog copies or compares: enough for two million fragments."""
+
 _PATH = "manifest_path"
 _SIZE = "manifest_size"
 _E_TAG = "e_tag"

@@ -13,7 +13,7 @@ from relance.catalog.context import Context
 from relance.catalog.layout import Bodies, inspect_name
 from relance.catalog.repair import HASHED_DIRECTORY
 from relance.config import ENABLE_MANIFEST
-from relance.errors import UnsupportedOperationError
+from relance.errors import InvalidTableStateError, UnsupportedOperationError
 from relance.identifiers import why_unusable
 from relance.locations import (
     DEREGISTERED_FILE,
@@ -73,6 +73,8 @@ class Kept(StrEnum):
     WITH_VERSIONS = "with versions"
     CLONED = "read by clones"
     DECLARED = "declared"
+    DAMAGED = "with a damaged marker"
+    """`scrub` says which file, and what to do about it."""
     FOREIGN = "foreign"
     """Not of a kind that the catalog makes, with a file in it that is none of a table, or without one that
     only Lance writes."""
@@ -173,16 +175,15 @@ def _names_of_rows(rows: Iterable[object]) -> Iterator[str]:
 
 
 def kind_of(context: Context, directory: str) -> Kind | Kept | None:
-    """Tell what a directory is that no row names; None when it is a table, or a marker tells about it.
-
-    Raises:
-        InvalidTableStateError: its marker cannot be understood.
-    """
+    """Tell what a directory is that no row names; None when it is a table, or a marker tells about it."""
     if directory.endswith(TABLE_SUFFIX):
         name = directory.removesuffix(TABLE_SUFFIX)
         if why_unusable(name) is not None or not context.settings.dir_listing:
             return Kept.FOREIGN
-        home = inspect_name(context, name, bodies=Bodies.ALL)
+        try:
+            home = inspect_name(context, name, bodies=Bodies.ALL)
+        except InvalidTableStateError:
+            return Kept.DAMAGED
         # Leftovers are hidden like a dropped table while they are removed.
         return None if home.has_versions or home.reserved else Kind.AT_HOME
     if context.manifest is None or not HASHED_DIRECTORY.fullmatch(directory):

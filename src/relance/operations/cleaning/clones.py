@@ -75,6 +75,9 @@ def find_clones(
     `besides` are directories that are not looked at. A session keeps what was read of the others. `or_else`
     is added to what can be done about a table that cannot be read.
 
+    One damaged table stops every cleanup, deliberately: what is left of a manifest cannot show that the
+    table is no clone, and files that a clone reads are lost for good once they are removed.
+
     Raises:
         InvalidTableStateError: a table cannot be read, so nobody can tell what it names.
     """
@@ -116,7 +119,7 @@ def _look_at(context: Context, session: lance.Session | None, or_else: str, dire
                 continue  # its files may be going under our hands
             raise InvalidTableStateError(
                 f"cannot read the table at '{directory}', which may be a shallow clone that uses files of "
-                f"other tables: repair it, or drop and purge it{or_else}",
+                f"other tables. Nothing was removed: repair it, or drop and purge it{or_else}",
                 hint="repair that table, drop and purge it, or pass --ignore-clones if the catalog has no "
                 "shallow clones",
             ) from cause
