@@ -137,6 +137,39 @@ def test_ballast_is_real_space_and_shown_to_nobody(tmp_path: Path) -> None:
     assert catalog.scrub() == []
 
 
+ODD: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "link": lambda place: place.symlink_to("/etc/hostname"),
+    "dangling link": lambda place: place.symlink_to("/nowhere/at/all"),
+    "folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_entry_among_the_ballast_is_in_nobodys_way(tmp_path: Path, odd: str, mode: str) -> None:
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        place = local_place(disk / "lake", MODES[mode])
+        four_tables(place.open())
+        for name in ("05", "31"):
+            (place.folder / BALLAST / name).unlink()
+            ODD[odd](place.folder / BALLAST / name)
+        before = [(place.folder / BALLAST / name).lstat().st_ino for name in ("05", "31")]
+        for name in ("00", "30"):
+            (place.folder / BALLAST / name).unlink()
+        catalog = place.open()
+        drop(catalog, "b")
+        assert isinstance(catalog.undrop_table(["b"]), Exists)
+        assert {file.name for file in (place.folder / BALLAST).iterdir()} >= {"00", "30"}, (
+            "the rest comes back"
+        )
+        filler = fill(disk)
+        empty_by_verbs(place.open())
+        filler.unlink()
+        create(place.open(), "new")
+        assert [(place.folder / BALLAST / name).lstat().st_ino for name in ("05", "31")] == before
+
+
 def fill_up(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[], bool]:
     """Let every file of ours need space that only a file of the ballast gives; return whether one is left."""
     free = [0]

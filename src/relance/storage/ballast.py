@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,8 +19,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from relance.errors import InvalidTableStateError, RelanceError
 from relance.locations import OWN_DIRECTORY
-from relance.storage.disk_files import open_file, opened_folder
+from relance.storage.disk_files import open_file, opened_folder, require_file
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What the system says when there is no space, or no more for this user."""
@@ -62,12 +64,15 @@ class Ballast:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def keep(self) -> None:
-        """Write what is missing, if there is space; called after a write, when the root is there."""
+        """Write what is missing, if there is space; called after a write, when the root is there.
+
+        It never fails: a link, pipe or folder that has the name of one of the files is left alone.
+        """
         if not self.kept or self._complete or not self._lock.acquire(blocking=False):
             return
         try:
-            # Who cannot write it works without.
-            with suppress(OSError), opened_folder(self.root, FOLDER, make=True) as folder:
+            # Who cannot write it works without, and what was to be done is done.
+            with suppress(OSError, RelanceError), opened_folder(self.root, FOLDER, make=True) as folder:
                 self._complete = all(_is_full(folder, file) or _fill(folder, file) for file in FILES)
         finally:
             self._lock.release()
@@ -95,7 +100,8 @@ class Ballast:
         self._complete = False
         with suppress(OSError), opened_folder(self.root, FOLDER) as folder:
             for file in reversed(FILES):
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError, InvalidTableStateError):
+                    require_file(file, folder=folder)
                     os.unlink(file, dir_fd=folder)
                     os.fsync(folder)  # some file systems give the space back only with the name
                     return True
@@ -103,8 +109,10 @@ class Ballast:
 
 
 def _is_full(folder: int, file: str) -> bool:
+    """Tell whether a file is whole; so is one whose name something else has, which is not ours to fill."""
     with suppress(FileNotFoundError):
-        return os.stat(file, dir_fd=folder, follow_symlinks=False).st_size >= FILE_BYTES
+        found = os.stat(file, dir_fd=folder, follow_symlinks=False)
+        return found.st_size >= FILE_BYTES or not stat.S_ISREG(found.st_mode)
     return False
 
 

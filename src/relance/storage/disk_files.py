@@ -33,6 +33,9 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """How a file is opened: a link is not followed, and nobody waits for the other end of a pipe."""
 
+_DESCRIPTORS = "/proc/self/fd"
+"""Where Linux shows what a process has open."""
+
 _NO_FILE = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR})
 """What the system says when it does not open a link, a socket or a folder as a file."""
 
@@ -77,7 +80,7 @@ def read_file(path: str, *, at_most: int | None, folder: int | None = None) -> t
     descriptor = open_file(path, folder=folder)  # a third of what a file object costs
     try:
         found = os.fstat(descriptor)
-        check_size(found.st_size, at_most, where=repr(path))
+        check_size(found.st_size, at_most, where=repr(_whole(path, folder)))
         return _read(descriptor), found
     finally:
         os.close(descriptor)
@@ -98,7 +101,7 @@ def open_file(path: str, flags: int = _READ, *, folder: int | None = None) -> in
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise _no_file(path, mode)
+            raise _no_file(path, mode, folder)
     except BaseException:
         os.close(descriptor)
         raise
@@ -114,12 +117,22 @@ def require_file(path: str, *, folder: int | None = None) -> None:
     with suppress(*GONE):
         mode = os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode
         if not stat.S_ISREG(mode):
-            raise _no_file(path, mode)
+            raise _no_file(path, mode, folder)
 
 
-def _no_file(path: str, mode: int) -> InvalidTableStateError:
+def _no_file(path: str, mode: int, folder: int | None) -> InvalidTableStateError:
     kind = _KINDS.get(stat.S_IFMT(mode), "device")
-    return InvalidTableStateError(f"{path!r} is a {kind}, not a file; it is never followed: remove it")
+    return InvalidTableStateError(
+        f"{_whole(path, folder)!r} is a {kind}, not a file; it is never followed: remove it"
+    )
+
+
+def _whole(path: str, folder: int | None) -> str:
+    """Return a path with that of the open folder it is in, where the system tells it."""
+    if folder is not None:
+        with suppress(OSError):
+            return f"{os.readlink(f'{_DESCRIPTORS}/{folder}')}/{path}"
+    return path
 
 
 @contextmanager
