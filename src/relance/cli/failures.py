@@ -237,7 +237,7 @@ _HINTS: dict[str, str] = {
     "PermissionDeniedError": "check the credentials and their permissions: relance doctor",
     "UnauthenticatedError": "check the credentials: relance doctor",
     "ServiceUnavailableError": "check that the store is reachable: relance doctor",
-    "StorageFullError": "free space: relance drop --purge TABLE, relance purge; both work on a full disk",
+    "StorageFullError": "free space: relance drop --purge TABLE, relance purge, or as the message above says",
     "StorageError": "repair the disk or raise the limit above, then retry: relance doctor",
     "ThrottlingError": "retry later, or pass --rate-limit if the command supports it",
 }

@@ -65,6 +65,7 @@ from relance.errors import (
 )
 from relance.lance_io import lance_errors, open_at, transaction_at
 from relance.locations import MANIFEST_DIRECTORY, VERSIONS_DIRECTORY
+from relance.storage.ballast import written_by_lance
 from relance.storage.links import require_no_links
 from relance.storage.protocol import ObjectStorage
 
@@ -384,14 +385,7 @@ class LanceManifest:
 
     def _written(self, write: Callable[[], _Landed]) -> _Landed:
         """Write a change, and again with freed space if the disk was full: then the change is not there."""
-        count = 1
-        while True:
-            try:
-                return in_reader(write)
-            except StorageFullError:
-                if not self.table.free_ballast(count):
-                    raise
-                count *= 2  # a commit is several files
+        return written_by_lance(self.table, lambda: in_reader(write))
 
     def back_off(self, attempt: int) -> None:
         time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))

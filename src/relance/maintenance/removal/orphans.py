@@ -35,6 +35,7 @@ from relance.maintenance.removal.leftovers import (
 )
 from relance.maintenance.removal.pacing import paced, purge_options
 from relance.maintenance.work import Effect, Estimate, TablePlan
+from relance.storage.ballast import emptying
 
 FLOOR = timedelta(hours=24)
 """Younger directories stay unless it is said by name that they may go."""
@@ -71,6 +72,7 @@ class RemoveOrphans:
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         return [()]
 
+    @emptying()
     def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
         """Look at the root.
 
@@ -146,6 +148,7 @@ class RemoveDirectory:
     def weight(self) -> float:
         return 0.05 + self.orphan.files * _SECONDS_PER_FILE
 
+    @emptying()
     def run(self, context: Context) -> Outcome:
         directory = self.orphan.directory
         try:
