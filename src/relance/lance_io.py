@@ -32,7 +32,7 @@ from relance.errors import (
 from relance.forks import LANCE, note_use
 from relance.identifiers import TableId
 from relance.locations import VERSIONS_DIRECTORY
-from relance.storage.failures import error_for_text, first_line
+from relance.storage.failures import error_for_text, first_line, is_damage
 from relance.storage.protocol import ObjectStorage
 
 CREATE_PROPERTY = "relance.create"
@@ -483,6 +483,8 @@ class PylanceTables:
         except ServiceUnavailableError as cause:
             raise OutcomeUnknownError(cause.detail) from cause
         except RelanceError as cause:
+            if is_damage(cause) and "://" in self._location(directory):
+                raise OutcomeUnknownError(cause.detail) from cause
             # Lance looks for the version that a commit read: before the first one there is none.
             beaten = transaction.read_version == 0 and "not found" in cause.detail
             if _TAKEN.search(cause.detail) or (beaten and self.head(directory) is not None):
