@@ -28,6 +28,7 @@ from relance.lance_io import LanceTables, PylanceTables
 from relance.locations import MANIFEST_DIRECTORY, Root, Scheme, parse_root, table_directory
 from relance.storage.ballast import emptying
 from relance.storage.connect import Connection, connect
+from relance.storage.disk_files import check_table_writable
 from relance.storage.options import split_options
 from relance.storage.protocol import ObjectStorage
 
@@ -112,13 +113,27 @@ class Context:
         Raises:
             UnsupportedOperationError: a newer client's features forbid to read it, or, `writing`, to change
                 it: then nothing else may be changed either.
+            PermissionDeniedError: `writing`, and another user did not share it.
         """
         if self.manifest is None:
             return None
         snapshot = self.manifest.latest()
         if writing:
-            require_writable(snapshot)
+            self.require_writable(snapshot)
         return snapshot
+
+    def require_writable(self, snapshot: Snapshot | None) -> None:
+        """Check that the manifest may be changed, before anything else is.
+
+        Raises:
+            UnsupportedOperationError: a newer client's features forbid it to this release.
+            PermissionDeniedError: another user has made the manifest, and did not share it.
+        """
+        if snapshot is None:
+            return
+        check_flags(snapshot.metadata, writing=True)
+        if self.is_local and not self.only_looks:
+            check_table_writable(f"{self.connection.lance_root}/{MANIFEST_DIRECTORY}")
 
     def any_manifest(self) -> Manifest | None:
         """Return the root's manifest, also where the catalog is opened without it; None if there is none."""
@@ -179,16 +194,6 @@ class Context:
     def for_looking(self) -> Context:
         """Return the same catalog for what only reads, which works where nothing can be written."""
         return replace(self, only_looks=True)
-
-
-def require_writable(snapshot: Snapshot | None) -> None:
-    """Check that this release may change the manifest.
-
-    Raises:
-        UnsupportedOperationError: a newer client's features forbid it.
-    """
-    if snapshot is not None:
-        check_flags(snapshot.metadata, writing=True)
 
 
 def table_id_of(context: Context, parts: object, *, existing: bool = False) -> TableId:

@@ -36,7 +36,7 @@ from relance.catalog.arbiter import (
     sync,
     wait_for_holder,
 )
-from relance.catalog.context import Context, require_writable
+from relance.catalog.context import Context
 from relance.catalog.drop import drop_home
 from relance.catalog.layout import (
     Bodies,
@@ -199,7 +199,7 @@ def _place(context: Context, table_id: TableId, snapshot: Snapshot | None = None
         NamespaceNotFoundError: its namespace does not exist.
     """
     snapshot = context.latest() if snapshot is None else snapshot
-    require_writable(snapshot)
+    context.require_writable(snapshot)
     row = None
     if snapshot is not None:
         require_namespace(snapshot, table_id.namespace)

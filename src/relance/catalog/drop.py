@@ -31,7 +31,7 @@ from relance.catalog.arbiter import (
     swap_row,
     sync,
 )
-from relance.catalog.context import Context, require_writable
+from relance.catalog.context import Context
 from relance.catalog.copying import show_copy
 from relance.catalog.layout import Bodies, NameSnapshot, inspect_name, read_control, read_mark
 from relance.catalog.manifest.row import DROPPED_PREFIX, Row, user_properties
@@ -322,7 +322,7 @@ def _undrop_home(
     that another client came first, and nothing was changed.
     """
     name = table_id.name
-    require_writable(snapshot)
+    context.require_writable(snapshot)
     owner = None if snapshot is None else snapshot.get([name]).get(name)
     if owner is not None and not owner.is_home:
         raise taken(table_id, owner)

@@ -18,7 +18,8 @@ from functools import cache
 from typing import Self, TypeVar
 
 from relance.clock import LATEST
-from relance.errors import InvalidTableStateError
+from relance.errors import InvalidTableStateError, PermissionDeniedError
+from relance.locations import VERSIONS_DIRECTORY
 from relance.storage.protocol import check_key, check_size
 
 _WORTH_ALL = 8
@@ -58,6 +59,10 @@ _FREEING = 6
 
 WORTH_THREADS = 64
 """From so many files or folders on it is worth starting them."""
+
+_INDICES = "_indices"
+_IN_TABLE = (VERSIONS_DIRECTORY, "data", "_transactions", "_deletions", _INDICES)
+"""The folders that Lance makes in that of a table."""
 
 _HELD = 256
 """Files that are held open at most: a process may open few more than a thousand."""
@@ -274,6 +279,49 @@ def _share(descriptor: int, folder: int) -> None:
     if granted & ~own.st_mode:
         with suppress(OSError):  # a file system without permissions of its own refuses it
             os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) | granted)
+
+
+def share_table(path: str) -> None:
+    """Let everybody use the folders of a table that Lance has made who may write in the folder it is in.
+
+    Lance makes them by the umask alone. Another user's folders stay as they are. Never fails.
+    """
+    with suppress(OSError):
+        above = os.open(os.path.dirname(path), FOLDER)
+        try:
+            _share_below(above, os.path.basename(path), _IN_TABLE)
+        finally:
+            os.close(above)
+
+
+def _share_below(above: int, name: str, inside: Sequence[str] | None) -> None:
+    """Share a folder of an open one, and these folders in it, or all."""
+    with suppress(OSError):
+        folder = os.open(name, FOLDER, dir_fd=above)
+        try:
+            _share(folder, above)
+            for each in os.listdir(folder) if inside is None else inside:
+                # An index has a folder of its own, the others hold files.
+                _share_below(folder, each, None if each == _INDICES else ())
+        finally:
+            os.close(folder)
+
+
+def check_table_writable(path: str) -> None:
+    """Check that this user may write to the folders of a table, as far as they are there.
+
+    Raises:
+        PermissionDeniedError: another user made them, and did not share them.
+    """
+    for each in ("", *_IN_TABLE):
+        folder = os.path.join(path, each) if each else path
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=_AS_EFFECTIVE) and os.path.isdir(folder):
+            if os.statvfs(folder).f_flag & os.ST_RDONLY:
+                return  # whatever writes says so
+            raise PermissionDeniedError(
+                f"'{folder}': this user may not write to it. Nothing was changed; have its owner grant "
+                "access to its group: chmod -R g+rwX"
+            )
 
 
 def _give(descriptor: int, group: int) -> bool:
