@@ -207,7 +207,7 @@ class StorageError(InternalError):
 class StorageFullError(StorageError):
     """The disk, or the quota on it, is full. What failed had no effect, or the error says so."""
 
-    hint = "free space: relance drop --purge TABLE, relance purge; both work on a full disk"
+    hint = "free space: relance drop --purge TABLE, relance purge, or as the message above says"
 
 
 class InvalidTableStateError(RelanceError, spec.InvalidTableStateError):

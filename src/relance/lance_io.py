@@ -32,7 +32,8 @@ from relance.errors import (
 from relance.forks import LANCE, note_use
 from relance.identifiers import TableId
 from relance.locations import VERSIONS_DIRECTORY
-from relance.storage.failures import error_for_text, first_line
+from relance.storage.disk_files import share_table
+from relance.storage.failures import error_for_text, first_line, is_damage
 from relance.storage.protocol import ObjectStorage
 
 CREATE_PROPERTY = "relance.create"
@@ -404,6 +405,7 @@ class PylanceTables:
                     f"another client removed files of '{directory}' while data was being written; retry"
                 ) from cause
             raise
+        _share(location)
         names = (file.path for fragment in transaction.operation.fragments for file in fragment.files)
         files = tuple(f"{directory}/data/{name}" for name in names)
         return StagedData(token, files, Commit(transaction.operation, properties, base=base))
@@ -489,11 +491,14 @@ class PylanceTables:
         except ServiceUnavailableError as cause:
             raise OutcomeUnknownError(cause.detail) from cause
         except RelanceError as cause:
+            if is_damage(cause) and "://" in self._location(directory):
+                raise OutcomeUnknownError(cause.detail) from cause
             # Lance looks for the version that a commit read: before the first one there is none.
             beaten = transaction.read_version == 0 and "not found" in cause.detail
             if _TAKEN.search(cause.detail) or (beaten and self.head(directory) is not None):
                 raise VersionTakenError(cause.detail) from cause
             raise
+        _share(str(dataset.uri))
         if int(dataset.version) != transaction.read_version + 1:
             raise OutcomeUnknownError(f"{where}: committed as version {dataset.version}")
 
@@ -525,6 +530,12 @@ class PylanceTables:
     def discard(self, staged: StagedData) -> None:
         with suppress(RelanceError):  # what failed first is what the caller is told
             self._storage.delete_many(staged.files)
+
+
+def _share(location: str) -> None:
+    """Share the folders of a table on a local disk."""
+    if "://" not in location or location.startswith("file://"):
+        share_table(location.removeprefix("file://"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,26 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.lakes import QUIET, Lake
 from tests.support.modes import MODES
-from tests.support.mounts import fill, small_disk
-from tests.support.roots import LocalPlace, create, deregister, drop, local_place, names
+from tests.support.mounts import fill, mounted, small_disk
+from tests.support.policy.policies import policy
+from tests.support.roots import ROWS, LocalPlace, create, deregister, drop, local_place, names
 
 from relance import DirectoryNamespace, Exists, SoftDeleted
-from relance.errors import StorageFullError
+from relance.errors import PermissionDeniedError, StorageFullError
+from relance.maintenance import PurgeDropped, RemoveOrphans, maintain
+from relance.policy import plan, run_policy, runs
+from relance.policy.records import Outcome
 
 BALLAST = ".relance-local/ballast"
 WHOLE = [32 * 1024] * 32
@@ -137,6 +144,136 @@ def test_ballast_is_real_space_and_shown_to_nobody(tmp_path: Path) -> None:
     assert catalog.scrub() == []
 
 
+PURGE = policy("[defaults]\npurge = true\n")
+
+
+@contextmanager
+def due_table(folder: Path, mode: str) -> Iterator[tuple[Lake, Path]]:
+    """Yield a lake with a table that may be purged, on a disk of its own, and the disk."""
+    with small_disk(folder, "16m") as disk:
+        lake = Lake(str(disk / "lake"), MODES[mode], settings=QUIET)
+        four_tables(lake.open())
+        lake.drop_long_ago("b")
+        yield lake, disk
+
+
+def look(catalog: DirectoryNamespace) -> None:
+    """Look what may be purged, and have dry runs tell."""
+    assert [each.id for each in catalog.list_purgable_tables()] == [("b",)]
+    assert [(each.id, each.error) for each in catalog.purge_tables(dry_run=True)] == [(("b",), None)]
+    for job in (PurgeDropped(), RemoveOrphans()):
+        assert not [
+            each.error for each in maintain(catalog, job, engine="local", dry_run=True).results if each.error
+        ]
+    assert [each.action.table for each in plan(catalog, PURGE, engine="local").record.actions] == [("b",)]
+    assert all(each.error is None for each in catalog.scrub())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_full_disk_is_emptied_by_jobs(tmp_path: Path, mode: str) -> None:
+    with due_table(tmp_path / "disk", mode) as (lake, disk):
+        fill(disk)
+        for job in (RemoveOrphans(), PurgeDropped()):
+            report = maintain(lake.open(), job, engine="local")
+            assert [each.error for each in report.results] == [None]
+        assert [each.id for each in lake.open().list_dropped_tables()] == [("a",)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_full_disk_is_emptied_by_policies(tmp_path: Path, mode: str) -> None:
+    with due_table(tmp_path / "disk", mode) as (lake, disk):
+        fill(disk)
+        catalog = lake.open()
+        record = run_policy(catalog, PURGE, engine="local")
+        assert [(each.action.table, each.outcome) for each in record.actions] == [(("b",), Outcome.DONE)]
+        fill(disk)
+        assert run_policy(catalog, PURGE, engine="local").actions == ()
+        assert len(runs(catalog)) == 2
+
+
+def test_policy_that_frees_nothing_leaves_the_ballast_alone(tmp_path: Path) -> None:
+    with due_table(tmp_path / "disk", "V1") as (lake, disk):
+        lake.write(pa.table({"text": [b"more"]}), "c", mode="append")
+        fill(disk)
+        with pytest.raises(StorageFullError):
+            run_policy(lake.open(), policy("[defaults]\ncompact = {}\n"), engine="local")
+        left = list((lake.folder / BALLAST).iterdir())
+        assert len(left) >= len(WHOLE) - 2, "only a probe and the lease were written"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_full_disk_does_not_keep_from_looking(tmp_path: Path, mode: str) -> None:
+    with due_table(tmp_path / "disk", mode) as (lake, disk):
+        fill(disk)
+        look(lake.open())
+        assert len(list((lake.folder / BALLAST).iterdir())) == len(WHOLE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_read_only_disk_does_not_keep_from_looking(tmp_path: Path, mode: str) -> None:
+    with due_table(tmp_path / "disk", mode) as (lake, disk), mounted(disk, "--bind", str(disk)):
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(disk)], check=True, timeout=30)
+        look(lake.open())
+        with pytest.raises(PermissionDeniedError, match="mounted read-only"):
+            lake.open().purge_tables()
+
+
+@pytest.mark.parametrize("mode", ["V1", "compatibility"])
+def test_full_disk_where_nothing_was_kept_back_says_what_to_do(tmp_path: Path, mode: str) -> None:
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        lance.write_dataset(ROWS, disk / "lake" / "t.lance")
+        fill(disk)
+        catalog = local_place(disk / "lake", MODES[mode]).open()
+        for _ in range(2):
+            with pytest.raises(StorageFullError, match="free space on the disk by other means"):
+                drop(catalog, "t")
+        assert names(catalog) == ["t"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_full_disk_whose_ballast_is_used_up_says_what_to_do(tmp_path: Path, mode: str) -> None:
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        place = local_place(disk / "lake", MODES[mode])
+        four_tables(place.open())
+        shutil.rmtree(place.folder / BALLAST)
+        fill(disk)
+        with pytest.raises(StorageFullError, match="free space on the disk by other means"):
+            drop(place.open(), "b")
+
+
+ODD: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "link": lambda place: place.symlink_to("/etc/hostname"),
+    "dangling link": lambda place: place.symlink_to("/nowhere/at/all"),
+    "folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_entry_among_the_ballast_is_in_nobodys_way(tmp_path: Path, odd: str, mode: str) -> None:
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        place = local_place(disk / "lake", MODES[mode])
+        four_tables(place.open())
+        for name in ("05", "31"):
+            (place.folder / BALLAST / name).unlink()
+            ODD[odd](place.folder / BALLAST / name)
+        before = [(place.folder / BALLAST / name).lstat().st_ino for name in ("05", "31")]
+        for name in ("00", "30"):
+            (place.folder / BALLAST / name).unlink()
+        catalog = place.open()
+        drop(catalog, "b")
+        assert isinstance(catalog.undrop_table(["b"]), Exists)
+        assert {file.name for file in (place.folder / BALLAST).iterdir()} >= {"00", "30"}, (
+            "the rest comes back"
+        )
+        filler = fill(disk)
+        empty_by_verbs(place.open())
+        filler.unlink()
+        create(place.open(), "new")
+        assert [(place.folder / BALLAST / name).lstat().st_ino for name in ("05", "31")] == before
+
+
 def fill_up(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[], bool]:
     """Let every file of ours need space that only a file of the ballast gives; return whether one is left."""
     free = [0]
@@ -190,7 +327,7 @@ def test_injected_full_disk_without_ballast_raises_an_error_that_says_what_to_do
         file.unlink()
     fill_up(monkeypatch, place.folder)
     monkeypatch.setattr(os, "posix_fallocate", _full)
-    with pytest.raises(StorageFullError, match="free space or inodes"):
+    with pytest.raises(StorageFullError, match="free space on the disk by other means"):
         drop(catalog, "t")
     assert isinstance(catalog.table_status(["t"]), Exists)
 

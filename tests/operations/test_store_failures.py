@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import http.client
 import json
 import logging
 import os
@@ -10,15 +11,18 @@ import socket
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from lance_namespace import CreateTableRequest
 from lance_namespace.errors import LanceNamespaceError
 from tests.support.codes import INTERNAL, INVALID_INPUT, PERMISSION_DENIED, SERVICE_UNAVAILABLE, UNSUPPORTED
-from tests.support.modes import V1
+from tests.support.modes import MODES
 from tests.support.profiles import MINIO
 from tests.support.roots import (
     ROWS,
@@ -43,8 +47,9 @@ from tests.support.servers import HOST
 from relance import DirectoryNamespace
 from relance.cli.exits import Exit
 from relance.cli.failures import failure_of
-from relance.errors import InvalidInputError
+from relance.errors import InvalidInputError, ServiceUnavailableError, StorageError
 from relance.lance_io import lance_errors
+from relance.locations import LAYOUT_KEY
 
 SECRET = "s3cr3t-Value/With+Odd=Characters"
 ACCESS_KEY = "AKIDONOTSHOWTHISKEY"
@@ -504,16 +509,42 @@ class TestSystemErrors:
             assert "bug" not in failure_of(error, lambda each: each).to_do
 
 
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "empty": lambda file: file.write_bytes(b""),
+    "garbage": lambda file: file.write_bytes(b"garbage"),
+    "login page": lambda file: file.write_bytes(b"<html><body>Log in</body>"),
+    "half": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+}
+
+
+class TestDamagedFiles:
+    @pytest.mark.parametrize("damage", DAMAGE)
+    @pytest.mark.parametrize("folder", ["_versions", "data"])
+    def test_damaged_file_of_a_table_is_an_error_of_the_disk(
+        self, local: LocalPlace, folder: str, damage: str
+    ) -> None:
+        catalog = local.open()
+        create(catalog, "t")
+        (file,) = (each for each in (local.folder / "t.lance" / folder).iterdir() if each.suffix != ".json")
+        DAMAGE[damage](file)
+        with pytest.raises(StorageError, match="restore the file from a backup") as caught:
+            catalog.query_table({"id": ["t"], "k": 5, "vector": {}})
+        shown = failure_of(caught.value, lambda each: each)
+        assert shown.exit_code is Exit.STORE
+        assert "bug" not in shown.to_do
+
+
 class _OddResponses(BaseHTTPRequestHandler):
-    """Responds as a store that has no flag, and to everything else with bytes that no store sends."""
+    """Responds with bytes that no store sends, except for the flag if there is none."""
 
     odd: bytes
+    has_flag = True
 
     def handle_one_request(self) -> None:
         self.raw_requestline = self.rfile.readline()
         if self.raw_requestline and self.parse_request():
             flag = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-            self.wfile.write(flag if ".relance-root" in self.path else self.odd)
+            self.wfile.write(self.odd if self.has_flag or LAYOUT_KEY not in self.path else flag)
         self.close_connection = True
 
 
@@ -528,10 +559,106 @@ ODD_RESPONSES = {
 }
 
 
+SHORT_BODIES: dict[str, Callable[[bytes], bytes]] = {
+    "login page": lambda _: b"<html><body>Log in</body>",
+    "empty": lambda _: b"",
+    "half": lambda body: body[: len(body) // 2],
+}
+
+
+@dataclass
+class Upstream:
+    """A store, and what to do with what it sends for keys that contain `place`."""
+
+    address: str
+    place: str
+    shorten: Callable[[bytes], bytes] | None = None
+
+
+class _ShortBodies(BaseHTTPRequestHandler):
+    """Forwards to a store, and shortens what it sends for some keys; the length fits the body."""
+
+    protocol_version = "HTTP/1.1"
+    upstream: Upstream
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # named so by http.server
+        pass
+
+    def _forward(self) -> None:
+        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        connection = http.client.HTTPConnection(self.upstream.address)
+        connection.request(self.command, self.path, sent, dict(self.headers.items()))
+        response = connection.getresponse()
+        body = response.read()
+        length = int(response.getheader("Content-Length") or 0)
+        shorten = self.upstream.shorten if self.upstream.place in self.path else None
+        if self.command == "GET" and shorten is not None and response.status < 300:
+            body = shorten(body)
+        self.send_response_only(response.status)
+        for name, value in response.getheaders():
+            if name.lower() not in {"transfer-encoding", "content-length", "connection"}:
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(length if self.command == "HEAD" else len(body)))
+        self.end_headers()
+        self.wfile.write(b"" if self.command == "HEAD" else body)
+        connection.close()
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _forward  # noqa: N815  # named so by http.server
+
+
+class TestShortBodies:
+    """A proxy's page, or half an object, with a length that fits: Lance takes it for the file."""
+
+    @pytest.mark.parametrize("place", ["_versions/", "/data/", ".relance-root"])
+    @pytest.mark.parametrize("mode", MODES)
+    def test_short_body_is_never_called_a_bug(self, moto: S3Place, mode: str, place: str) -> None:
+        create(replace(moto, mode=MODES[mode]).open(manifest_upkeep="false"), "t")
+        moto.put(
+            LAYOUT_KEY, b'{"format": 2, "nested_markers": "none"}'
+        )  # where the manifest alone counts, too
+        upstream = Upstream(moto.server.endpoint.removeprefix("http://"), place)
+        handler = type("Handler", (_ShortBodies,), {"upstream": upstream})
+        with ThreadingHTTPServer((HOST, 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            endpoint = f"http://{HOST}:{server.server_port}"
+            behind = replace(moto, mode=MODES[mode], server=replace(moto.server, endpoint=endpoint))
+            calls: tuple[Call, ...] = (
+                names,
+                lambda each: describe(each, "t"),
+                lambda each: each.count_table_rows({"id": ["t"]}),
+                lambda each: each.query_table({"id": ["t"], "k": 5, "vector": {}}),
+                lambda each: create(each, uuid4().hex),
+                lambda each: drop(each, "t"),
+            )
+            failures: list[LanceNamespaceError] = []
+            for shorten in SHORT_BODIES.values():
+                for call in calls:
+                    catalog = behind.open(manifest_upkeep="false", **IMPATIENT)
+                    upstream.shorten = shorten
+                    try:
+                        call(catalog)
+                    except LanceNamespaceError as error:
+                        failures.append(error)
+                    finally:
+                        upstream.shorten = None
+                    with suppress(LanceNamespaceError):
+                        catalog.undrop_table(["t"])
+            server.shutdown()
+        assert failures
+        for failure in failures:
+            assert isinstance(failure, ServiceUnavailableError | StorageError), repr(failure)
+            assert "check the endpoint" in str(failure)
+            assert "bug" not in failure_of(failure, lambda each: each).to_do
+
+
 class TestOddResponses:
+    @pytest.mark.parametrize("has_flag", [False, True], ids=["no flag", "flag"])
+    @pytest.mark.parametrize("mode", MODES)
     @pytest.mark.parametrize("odd", ODD_RESPONSES)
-    def test_damaged_response_raises_service_unavailable_with_a_remedy(self, odd: str) -> None:
-        handler = type("Handler", (_OddResponses,), {"odd": ODD_RESPONSES[odd]})
+    def test_damaged_response_raises_service_unavailable_with_a_remedy(
+        self, odd: str, mode: str, has_flag: bool
+    ) -> None:
+        handler = type("Handler", (_OddResponses,), {"odd": ODD_RESPONSES[odd], "has_flag": has_flag})
         with ThreadingHTTPServer((HOST, 0), handler) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             options = {
@@ -542,7 +669,7 @@ class TestOddResponses:
                 "secret_access_key": SECRET,
             }
             properties = {f"storage.{key}": value for key, value in options.items()} | IMPATIENT
-            catalog = DirectoryNamespace(clock=None, root="s3://bucket/lake", **V1, **properties)
+            catalog = DirectoryNamespace(clock=None, root="s3://bucket/lake", **MODES[mode], **properties)
             calls: tuple[Call, ...] = (
                 names,
                 lambda each: describe(each, "t"),

@@ -1332,21 +1332,13 @@ def test_io_error_is_code_18(any_lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @says("If there is an unexpected I/O error, return error code 18 (Internal). (a version that cannot be read)")
-@pytest.mark.parametrize("verb", ["drop", "overwrite"])
-def test_version_that_cannot_be_read_is_code_18(any_lake: Lake, verb: str) -> None:
+def test_version_that_cannot_be_read_is_code_18(any_lake: Lake) -> None:
     make(any_lake.open(), "t", 1)
     for manifest in (folder(any_lake, "t") / "_versions").glob("*.manifest"):
         manifest.unlink()
         manifest.mkdir()
-    if verb == "drop" and any_lake.is_v2:
-        drop(any_lake.open(), "t")  # only the row is changed
-        assert tables(any_lake.open()) == []
-        return
     with refused(INTERNAL):
-        if verb == "drop":
-            drop(any_lake.open(), "t")
-        else:
-            make(any_lake.open(), "t", 2, mode="overwrite")
+        make(any_lake.open(), "t", 2, mode="overwrite")
 
 
 def _fail_writes(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:

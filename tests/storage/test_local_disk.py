@@ -352,7 +352,9 @@ def test_links_pipes_and_folders_are_refused_as_files(tmp_path: Path) -> None:
             partial(storage.copy, "file", name, share=False),
         ]
         for call in calls:
-            with pytest.raises(InvalidTableStateError, match=f"{name}' is a .*, not a file.* remove it"):
+            with pytest.raises(
+                InvalidTableStateError, match=f"'{root}/{name}' is a .*, not a file.* remove it"
+            ):
                 call()
         with pytest.raises(KeyNotFoundError):
             storage.head(name)
@@ -402,7 +404,7 @@ def test_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (lock,) = locks.iterdir()
     lock.unlink()
     lock.symlink_to(tmp_path / "outside")
-    with pytest.raises(InvalidTableStateError, match="is a symbolic link, not a file"):
+    with pytest.raises(InvalidTableStateError, match=f"'{lock}' is a symbolic link, not a file"):
         storage.replace("a", b"2", expected=version)
     assert not (tmp_path / "outside").exists()
 

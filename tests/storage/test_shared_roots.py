@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.support.modes import MODES
 from tests.support.paths import REPOSITORY
-from tests.support.roots import create, names
+from tests.support.roots import create, local_place, names
 
 from relance import DirectoryNamespace
 from relance.errors import KeyExistsError, PermissionDeniedError
@@ -118,11 +119,14 @@ def test_users_who_start_at_the_same_moment_do_not_get_in_each_others_way(root: 
 
 
 @needs_root
-@pytest.mark.parametrize("manifest", ["true", "false"], ids=["compat", "V1"])
+@pytest.mark.parametrize("umask", [0o002, 0o022], ids=oct)
+@pytest.mark.parametrize("catalog_mode", MODES)
 @pytest.mark.parametrize("mode", [0o2775, 0o777], ids=oct)
-def test_two_users_share_a_catalog(root: Path, tmp_path: Path, mode: int, manifest: str) -> None:
+def test_two_users_share_a_catalog(
+    root: Path, tmp_path: Path, mode: int, catalog_mode: str, umask: int
+) -> None:
     def change(where: str, name: str, *, made: bool = True) -> list[str]:
-        catalog = DirectoryNamespace(root=where, manifest_enabled=manifest)
+        catalog = local_place(Path(where), MODES[catalog_mode]).open()
         if not made:
             create(catalog, name)
         catalog.drop_table({"id": [name]})
@@ -130,7 +134,7 @@ def test_two_users_share_a_catalog(root: Path, tmp_path: Path, mode: int, manife
         return names(catalog)
 
     def purge(where: str, name: str) -> int:
-        catalog = DirectoryNamespace(root=where, manifest_enabled=manifest)
+        catalog = local_place(Path(where), MODES[catalog_mode]).open()
         catalog.drop_table({"id": [name]})
         return catalog.purge_table([name], force=True).files
 
@@ -138,7 +142,6 @@ def test_two_users_share_a_catalog(root: Path, tmp_path: Path, mode: int, manife
     change(str(tmp_path / "lake"), "t", made=False)
     purge(str(tmp_path / "lake"), "t")
     root.chmod(mode)
-    umask = 0o002 if mode == 0o2775 else 0o000  # what Lance makes goes by the umask alone
     for user, other in ((ANNE, BERT), (BERT, ANNE)):
         with _acting_as(user, umask=umask):
             change(str(root), f"t{user}", made=False)
@@ -150,6 +153,36 @@ def test_two_users_share_a_catalog(root: Path, tmp_path: Path, mode: int, manife
         assert purge(str(root), f"t{ANNE}") > 0
     with _acting_as(ANNE, umask=umask):
         assert change(str(root), f"t{BERT}") == [f"t{BERT}"]
+
+
+@needs_root
+@pytest.mark.parametrize("catalog_mode", ["V2", "compatibility"])
+def test_manifest_that_another_user_did_not_share_refuses_changes_before_any_effect(
+    root: Path, tmp_path: Path, catalog_mode: str
+) -> None:
+    def open_at(where: Path) -> DirectoryNamespace:
+        return local_place(where, MODES[catalog_mode]).open(manifest_upkeep="false")
+
+    create(open_at(tmp_path / "warm"), "t")  # the interpreter may lie where only root may read
+    root.chmod(0o2775)
+    with _acting_as(ANNE):
+        create(open_at(root), "t")
+        for folder in (root / "__manifest", *(root / "__manifest").iterdir()):
+            if folder.is_dir():
+                folder.chmod(0o755)  # as a client makes them that is not Relance
+    before = sorted(root.glob("*"))
+    with _acting_as(BERT):
+        catalog = open_at(root)
+        assert names(catalog) == ["t"]
+        for call in (
+            lambda: catalog.drop_table({"id": ["t"]}),
+            lambda: catalog.deregister_table({"id": ["t"]}),
+            lambda: create(catalog, "new"),
+        ):
+            with pytest.raises(PermissionDeniedError, match="have its owner grant access"):
+                call()
+        assert names(catalog) == ["t"]
+    assert sorted(root.glob("*")) == before
 
 
 @needs_root

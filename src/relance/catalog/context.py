@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -15,12 +16,19 @@ from relance.catalog.manifest.upkeep import BackgroundUpkeep
 from relance.catalog.states import Timing
 from relance.clock import Clock, SystemClock
 from relance.config import Settings, StorageOptions, parse_properties
-from relance.errors import RelanceError, UnsupportedOperationError
+from relance.errors import (
+    PermissionDeniedError,
+    RelanceError,
+    StorageFullError,
+    UnsupportedOperationError,
+)
 from relance.forks import LANCE, OBJECT_STORE, check_fork
 from relance.identifiers import TableId, parse_table_id
 from relance.lance_io import LanceTables, PylanceTables
 from relance.locations import MANIFEST_DIRECTORY, Root, Scheme, parse_root, table_directory
+from relance.storage.ballast import emptying
 from relance.storage.connect import Connection, connect
+from relance.storage.disk_files import check_table_writable
 from relance.storage.options import split_options
 from relance.storage.protocol import ObjectStorage
 
@@ -41,6 +49,8 @@ class Context:
     manifest: Manifest | None = None
     """None when only directories count (V1)."""
     memory: Memory = field(default_factory=Memory)
+    only_looks: bool = False
+    """Nothing will be deleted by what is found: where the store tells no time, this machine's will do."""
 
     @property
     def storage(self) -> ObjectStorage:
@@ -103,13 +113,27 @@ class Context:
         Raises:
             UnsupportedOperationError: a newer client's features forbid to read it, or, `writing`, to change
                 it: then nothing else may be changed either.
+            PermissionDeniedError: `writing`, and another user did not share it.
         """
         if self.manifest is None:
             return None
         snapshot = self.manifest.latest()
         if writing:
-            require_writable(snapshot)
+            self.require_writable(snapshot)
         return snapshot
+
+    def require_writable(self, snapshot: Snapshot | None) -> None:
+        """Check that the manifest may be changed, before anything else is.
+
+        Raises:
+            UnsupportedOperationError: a newer client's features forbid it to this release.
+            PermissionDeniedError: another user has made the manifest, and did not share it.
+        """
+        if snapshot is None:
+            return
+        check_flags(snapshot.metadata, writing=True)
+        if self.is_local and not self.only_looks:
+            check_table_writable(f"{self.connection.lance_root}/{MANIFEST_DIRECTORY}")
 
     def any_manifest(self) -> Manifest | None:
         """Return the root's manifest, also where the catalog is opened without it; None if there is none."""
@@ -155,20 +179,21 @@ class Context:
         """Return the time by the store's clock, which alone decides when something may be purged."""
         known, seconds = self.memory.store_time, self.clock.monotonic()
         if known is None or seconds - known[1] > _STORE_CLOCK_FOR:
+            try:
+                with emptying(really=False) if self.only_looks else nullcontext():
+                    now = self.storage.now()
+            except (PermissionDeniedError, StorageFullError):
+                if not self.only_looks:
+                    raise
+                return self.clock.now()  # to ask for the time is to write
             # The seconds count from before the request: its response may come late.
-            known = self.clock.at_store(self.storage.now()), seconds
+            known = self.clock.at_store(now), seconds
             self.memory.store_time = known
         return known[0] + timedelta(seconds=self.clock.monotonic() - known[1])
 
-
-def require_writable(snapshot: Snapshot | None) -> None:
-    """Check that this release may change the manifest.
-
-    Raises:
-        UnsupportedOperationError: a newer client's features forbid it.
-    """
-    if snapshot is not None:
-        check_flags(snapshot.metadata, writing=True)
+    def for_looking(self) -> Context:
+        """Return the same catalog for what only reads, which works where nothing can be written."""
+        return replace(self, only_looks=True)
 
 
 def table_id_of(context: Context, parts: object, *, existing: bool = False) -> TableId:

@@ -37,7 +37,7 @@ from relance.catalog.arbiter import (
     swap_row,
     sync,
 )
-from relance.catalog.context import Context, require_writable
+from relance.catalog.context import Context
 from relance.catalog.drop import drop_home
 from relance.catalog.layout import (
     Bodies,
@@ -201,7 +201,7 @@ def _place(context: Context, table_id: TableId, snapshot: Snapshot | None = None
         NamespaceNotFoundError: its namespace does not exist.
     """
     snapshot = context.latest() if snapshot is None else snapshot
-    require_writable(snapshot)
+    context.require_writable(snapshot)
     if snapshot is not None:
         require_namespace(snapshot, table_id.namespace)
         row = row_at(snapshot, str(table_id))

@@ -31,7 +31,7 @@ from relance.catalog.arbiter import (
     swap_row,
     sync,
 )
-from relance.catalog.context import Context, require_writable
+from relance.catalog.context import Context
 from relance.catalog.copying import show_copy
 from relance.catalog.layout import (
     Bodies,
@@ -332,7 +332,7 @@ def _undrop_home(
     that another client came first, and nothing was changed.
     """
     name = table_id.name
-    require_writable(snapshot)
+    context.require_writable(snapshot)
     if (owner := other_owner(snapshot, name)) is not None:
         raise taken(table_id, owner)
     marked = home.marked

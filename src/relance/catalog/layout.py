@@ -41,6 +41,7 @@ from relance.errors import (
     KeyNotFoundError,
     PermissionDeniedError,
     RelanceError,
+    ServiceUnavailableError,
     StorageError,
     TableBranchNotFoundError,
 )
@@ -861,13 +862,23 @@ def stated_format(storage: ObjectStorage) -> int | None:
     try:
         stated = parse_json(body)["format"]
     except (ValueError, TypeError, KeyError):
-        stated = None
+        raise _damaged_flag(storage) from None
     if type(stated) is not int or stated not in (1, FORMAT):
         raise InvalidTableStateError(
             f"the root {storage.name} has the unknown format {stated!r}. Nothing was changed; use the "
             "release that wrote it"
         )
     return stated
+
+
+def _damaged_flag(storage: ObjectStorage) -> RelanceError:
+    """Return the error for a flag that Relance did not write, which on a network often comes from a proxy."""
+    where = f"corrupt flag {LAYOUT_KEY!r} in the root {storage.name}. Nothing was changed"
+    if storage.cheap_lookups:
+        return InvalidTableStateError(f"{where}; restore it from a backup")
+    return ServiceUnavailableError(
+        f"{where}; retry, and check the endpoint and the proxy: the response may not be the store's"
+    )
 
 
 def _has_marker_of_format_1(storage: ObjectStorage) -> bool:

@@ -1004,6 +1004,7 @@ def purge_tables(
     Raises:
         InvalidInputError: `deleted_before` has no time zone.
     """
+    context = context.for_looking() if dry_run else context
     if deleted_before is not None:
         require_moment(deleted_before, what="deleted_before")
     results: list[PurgeResult] = []
@@ -1101,6 +1102,7 @@ def list_purgable(context: Context, deleted_before: datetime | None) -> list[Gen
     Raises:
         InvalidInputError: `deleted_before` has no time zone.
     """
+    context = context.for_looking()
     if deleted_before is not None:
         require_moment(deleted_before, what="deleted_before")
     due: list[Generation] = []

@@ -150,6 +150,7 @@ Findings = Iterator[tuple[Finding, Repair | None]]
 def scrub(context: Context, *, repair: bool) -> list[Finding]:
     """Return every problem in the root; with `repair`, repair those that can be repaired safely."""
     problems: list[tuple[Finding, Repair | None]] = []
+    context = context if repair else context.for_looking()
     if repair:
         for directory in recover_trash(context):
             remedy = "restored: the purge that took it away was not entitled to"
@@ -493,6 +494,7 @@ def sweep_markers(context: Context, *, dry_run: bool) -> list[str]:
     take effect. To remove one it is claimed like a purge: whoever finds the claim waits until it is dead.
     """
     require_replace(context.storage, to_do="sweeping markers")
+    context = context.for_looking() if dry_run else context
     listing, now = list_root(context), context.store_now()
     swept: list[str] = []
     for name in sorted(listing.controls.keys() - listing.markers.keys() - listing.directories):

@@ -95,6 +95,7 @@ class Visit:
 
     def run(self, context: Context) -> Result | Giant:
         started = time.monotonic()
+        context = context.for_looking() if self.dry_run else context
         attempt = 0
         done: Effect | None = None
         while True:

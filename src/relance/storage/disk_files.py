@@ -18,7 +18,8 @@ from functools import cache
 from typing import Self, TypeVar
 
 from relance.clock import LATEST
-from relance.errors import InvalidTableStateError
+from relance.errors import InvalidTableStateError, PermissionDeniedError
+from relance.locations import VERSIONS_DIRECTORY
 from relance.storage.protocol import check_key, check_size
 
 _WORTH_ALL = 8
@@ -32,6 +33,9 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """How a file is opened: a link is not followed, and nobody waits for the other end of a pipe."""
+
+_DESCRIPTORS = "/proc/self/fd"
+"""Where Linux shows what a process has open."""
 
 _NO_FILE = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR})
 """What the system says when it does not open a link, a socket or a folder as a file."""
@@ -56,6 +60,10 @@ _FREEING = 6
 WORTH_THREADS = 64
 """From so many files or folders on it is worth starting them."""
 
+_INDICES = "_indices"
+_IN_TABLE = (VERSIONS_DIRECTORY, "data", "_transactions", "_deletions", _INDICES)
+"""The folders that Lance makes in that of a table."""
+
 _HELD = 256
 """Files that are held open at most: a process may open few more than a thousand."""
 
@@ -77,7 +85,7 @@ def read_file(path: str, *, at_most: int | None, folder: int | None = None) -> t
     descriptor = open_file(path, folder=folder)  # a third of what a file object costs
     try:
         found = os.fstat(descriptor)
-        check_size(found.st_size, at_most, where=repr(path))
+        check_size(found.st_size, at_most, where=repr(_whole(path, folder)))
         return _read(descriptor), found
     finally:
         os.close(descriptor)
@@ -98,7 +106,7 @@ def open_file(path: str, flags: int = _READ, *, folder: int | None = None) -> in
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise _no_file(path, mode)
+            raise _no_file(path, mode, folder)
     except BaseException:
         os.close(descriptor)
         raise
@@ -114,12 +122,22 @@ def require_file(path: str, *, folder: int | None = None) -> None:
     with suppress(*GONE):
         mode = os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode
         if not stat.S_ISREG(mode):
-            raise _no_file(path, mode)
+            raise _no_file(path, mode, folder)
 
 
-def _no_file(path: str, mode: int) -> InvalidTableStateError:
+def _no_file(path: str, mode: int, folder: int | None) -> InvalidTableStateError:
     kind = _KINDS.get(stat.S_IFMT(mode), "device")
-    return InvalidTableStateError(f"{path!r} is a {kind}, not a file; it is never followed: remove it")
+    return InvalidTableStateError(
+        f"{_whole(path, folder)!r} is a {kind}, not a file; it is never followed: remove it"
+    )
+
+
+def _whole(path: str, folder: int | None) -> str:
+    """Return a path with that of the open folder it is in, where the system tells it."""
+    if folder is not None:
+        with suppress(OSError):
+            return f"{os.readlink(f'{_DESCRIPTORS}/{folder}')}/{path}"
+    return path
 
 
 @contextmanager
@@ -261,6 +279,49 @@ def _share(descriptor: int, folder: int) -> None:
     if granted & ~own.st_mode:
         with suppress(OSError):  # a file system without permissions of its own refuses it
             os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) | granted)
+
+
+def share_table(path: str) -> None:
+    """Let everybody use the folders of a table that Lance has made who may write in the folder it is in.
+
+    Lance makes them by the umask alone. Another user's folders stay as they are. Never fails.
+    """
+    with suppress(OSError):
+        above = os.open(os.path.dirname(path), FOLDER)
+        try:
+            _share_below(above, os.path.basename(path), _IN_TABLE)
+        finally:
+            os.close(above)
+
+
+def _share_below(above: int, name: str, inside: Sequence[str] | None) -> None:
+    """Share a folder of an open one, and these folders in it, or all."""
+    with suppress(OSError):
+        folder = os.open(name, FOLDER, dir_fd=above)
+        try:
+            _share(folder, above)
+            for each in os.listdir(folder) if inside is None else inside:
+                # An index has a folder of its own, the others hold files.
+                _share_below(folder, each, None if each == _INDICES else ())
+        finally:
+            os.close(folder)
+
+
+def check_table_writable(path: str) -> None:
+    """Check that this user may write to the folders of a table, as far as they are there.
+
+    Raises:
+        PermissionDeniedError: another user made them, and did not share them.
+    """
+    for each in ("", *_IN_TABLE):
+        folder = os.path.join(path, each) if each else path
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=_AS_EFFECTIVE) and os.path.isdir(folder):
+            if os.statvfs(folder).f_flag & os.ST_RDONLY:
+                return  # whatever writes says so
+            raise PermissionDeniedError(
+                f"'{folder}': this user may not write to it. Nothing was changed; have its owner grant "
+                "access to its group: chmod -R g+rwX"
+            )
 
 
 def _give(descriptor: int, group: int) -> bool:

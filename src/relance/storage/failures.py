@@ -49,6 +49,12 @@ _BY_NUMBER: dict[int, _Meaning] = {
 }
 """By the number of a system error."""
 
+_DAMAGE = (
+    "a file is damaged, or a response was not the store's: retry, check the endpoint and the proxy, or "
+    "restore the file from a backup"
+)
+"""What to do about bytes that Lance cannot read: from them alone nobody can tell where they come from."""
+
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]")
 """How Rust ends, and pyarrow and Python begin, the text of a system error."""
 
@@ -87,6 +93,13 @@ _BY_TEXT: tuple[tuple[re.Pattern[str], _Meaning], ...] = tuple(
             errors.ServiceUnavailableError,
             "the response was cut short, or no store sent it: retry, and check the endpoint and the proxy",
         ),
+        (
+            r"Invalid range \d+\.\.\d+ for object of size|does not have sufficient data"
+            r"|file size is (too small|smaller than)|(magic number|manifest length) does not match"
+            r"|Encountered corrupt file|failed to decode Protobuf|shorter than its length prefix",
+            errors.StorageError,
+            _DAMAGE,
+        ),
     )
 )
 
@@ -98,6 +111,11 @@ def error_for_text(text: str, *, where: str) -> errors.RelanceError | None:
     if meaning is None:
         meaning = next((meaning for pattern, meaning in _BY_TEXT if pattern.search(text)), None)
     return None if meaning is None else _told(meaning, where, first_line(text))
+
+
+def is_damage(error: errors.RelanceError) -> bool:
+    """Tell whether an error from such a text is about bytes that nobody can read."""
+    return type(error) is errors.StorageError and _DAMAGE in error.detail
 
 
 def error_for_number(cause: OSError, *, where: str) -> errors.RelanceError | None:

@@ -24,10 +24,11 @@ from relance.errors import (
     KeyExistsError,
     KeyNotFoundError,
     RelanceError,
+    StorageFullError,
     UnsupportedOperationError,
 )
 from relance.locations import OWN_DIRECTORY
-from relance.storage.ballast import Ballast
+from relance.storage.ballast import FULL, NONE_KEPT, Ballast
 from relance.storage.disk_files import (
     GONE,
     HeldOpen,
@@ -97,7 +98,7 @@ class LocalDiskStorage:
 
     def now(self) -> datetime:
         # The file system sets this time: on a network share it is the server's.
-        with self._translated("now"), self._temporary.written([b"-"]) as written:
+        with self._translated(f"{OWN_DIRECTORY}/tmp"), self._temporary.written([b"-"]) as written:
             found = os.stat(written.files[0], dir_fd=written.folder, follow_symlinks=False)
             now = modified_time(found)
             if now is None:
@@ -466,6 +467,8 @@ class LocalDiskStorage:
         error: RelanceError = error_for_number(cause, where=where) or InternalError(
             f"{where}: {cause.strerror or cause}"
         )
+        if cause.errno in FULL and not self._ballast.is_there():
+            error = StorageFullError(f"{where}: {cause.strerror}; {NONE_KEPT}")
         if isinstance(cause, NotADirectoryError):
             place = cause.filename if isinstance(cause.filename, str) else key
             error = InvalidTableStateError(

@@ -65,6 +65,8 @@ from relance.errors import (
 )
 from relance.lance_io import lance_errors, open_at, transaction_at
 from relance.locations import MANIFEST_DIRECTORY, VERSIONS_DIRECTORY
+from relance.storage.ballast import written_by_lance
+from relance.storage.disk_files import share_table
 from relance.storage.links import require_no_links
 from relance.storage.protocol import ObjectStorage
 
@@ -153,6 +155,11 @@ class ManifestTable:
     def keep_ballast(self) -> None:
         """Do what `ObjectStorage.keep_ballast` promises."""
         self._storage.keep_ballast()
+
+    def share(self) -> None:
+        """Let all users of a local root write to the table whose folders this one has made."""
+        if "://" not in self.uri:
+            share_table(self.uri)
 
     def free_ballast(self, count: int) -> bool:
         """Do what `ObjectStorage.free_ballast` promises."""
@@ -369,6 +376,7 @@ class LanceManifest:
         self._last = LanceSnapshot(landed.dataset, self._files, self.options, self._is_superseded)
         self._last.seen_at = asked
         self.table.keep_ballast()
+        self.table.share()
         if self.on_commit is not None:
             self.on_commit(self, landed.dataset)
 
@@ -384,14 +392,7 @@ class LanceManifest:
 
     def _written(self, write: Callable[[], _Landed]) -> _Landed:
         """Write a change, and again with freed space if the disk was full: then the change is not there."""
-        count = 1
-        while True:
-            try:
-                return in_reader(write)
-            except StorageFullError:
-                if not self.table.free_ballast(count):
-                    raise
-                count *= 2  # a commit is several files
+        return written_by_lance(self.table, lambda: in_reader(write))
 
     def back_off(self, attempt: int) -> None:
         time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.1)))

@@ -27,6 +27,7 @@ from relance.errors import InvalidInputError, RelanceError, TableNotFoundError
 from relance.maintenance.work import Effect, Estimate, Outcome, Task
 from relance.operations.cleaning.pacing import purge_options
 from relance.storage.at_once import map_at_once
+from relance.storage.ballast import emptying
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,11 @@ class PurgeDropped:
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         """Return the names with a dropped table whose time has passed, oldest drop first."""
+        context = context.for_looking()
         due = [each for each in all_generations(context, abandoned=True) if self._is_due(context, each)]
         return list(dict.fromkeys(tuple(each.table_id.parts) for each in due))
 
+    @emptying()
     def plan(self, context: Context, table: tuple[str, ...]) -> PurgePlan | None:
         """Look how much there is to delete.
 
@@ -80,6 +83,7 @@ class PurgeDropped:
         options = PurgeOptions(force=self.force, rate_limit=self.rate_limit)
         return PurgePlan(context, tuple(chosen), options, ready)
 
+    @emptying()
     def do_together(
         self, context: Context, tables: Sequence[tuple[str, ...]]
     ) -> Iterator[Mapping[tuple[str, ...], Outcome]]:

@@ -36,6 +36,7 @@ from relance.maintenance.removal.leftovers import (
 )
 from relance.maintenance.work import Effect, Estimate, TablePlan
 from relance.operations.cleaning.pacing import paced, purge_options
+from relance.storage.ballast import emptying
 
 FLOOR = timedelta(hours=24)
 """Younger directories stay unless it is said by name that they may go."""
@@ -76,12 +77,14 @@ class RemoveOrphans:
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         return [()]
 
+    @emptying()
     def pin(self, context: Context) -> RemoveOrphans:
         """Return the job with the moment before which directories may go, by the store's clock."""
         if self.before is not None:
             return self
         return replace(self, before=context.store_now() - self.older_than)
 
+    @emptying()
     def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
         """Look at the root.
 
@@ -160,6 +163,7 @@ class RemoveDirectory:
     def weight(self) -> float:
         return 0.05 + self.orphan.files * _SECONDS_PER_FILE
 
+    @emptying()
     def run(self, context: Context) -> Outcome:
         directory = self.orphan.directory
         try:

@@ -30,6 +30,7 @@ from relance.errors import (
 )
 from relance.foreign_json import parse_json
 from relance.locations import POLICY_DIRECTORY
+from relance.storage.ballast import emptying
 from relance.storage.probe import require_replace
 from relance.storage.protocol import Version
 from relance.storage.readback import create_once, replace_once
@@ -93,7 +94,8 @@ def held(
         UnsupportedOperationError: the store does not honour conditional writes.
     """
     patience = require_duration(wait or timedelta(0), what="wait")
-    require_replace(context.storage, to_do="a policy run")
+    with emptying():
+        require_replace(context.storage, to_do="a policy run")
     lease = _acquire(context, run, actor, patience, length, sleep)
     lease.start()
     try:
@@ -131,6 +133,7 @@ def _acquire(
         sleep(min(left, _POLL_SECONDS))
 
 
+@emptying()  # a run may be what frees space; nothing more stays of the lease than one small file
 def _take(context: Context, run: str, actor: str, length: timedelta, over: Version | None) -> Lease:
     asked, now = context.clock.monotonic(), context.clock.now()
     holder = Holder(run, actor, this_process(), now, now + length, secrets.token_hex(12))
@@ -198,6 +201,7 @@ class Lease:
                 continue  # the store is away: until the lease is over there is time to try again
             self._good_until = asked + self._length.total_seconds()
 
+    @emptying()
     def _swap(self, holder: Holder) -> None:
         self._version = replace_once(
             self._context.storage, LEASE_KEY, _encode(holder), expected=self._version

@@ -7,6 +7,7 @@ so that a run makes few versions, and old versions go when a run ends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from relance.catalog.context import Context
 from relance.clock import require_moment
-from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
+from relance.errors import InvalidTableStateError, RelanceError, StorageFullError, TableNotFoundError
 from relance.identifiers import DELIMITER
 from relance.lance_io import lance_errors, open_at
 from relance.locations import POLICY_DIRECTORY
@@ -37,6 +38,7 @@ from relance.policy.pipeline.history_rows import (
     run_row,
 )
 from relance.policy.records import ActionRecord, Outcome, RunRecord
+from relance.storage.ballast import written_by_lance
 from relance.storage.links import require_no_links
 
 HISTORY_DIRECTORY = f"{POLICY_DIRECTORY}/history"
@@ -118,7 +120,8 @@ class History:
         if dataset is None:
             return
         require_no_links(self._context.storage, HISTORY_DIRECTORY)
-        with lance_errors(_WHAT, self._options):
+        # On a full disk a later run does it.
+        with suppress(StorageFullError), lance_errors(_WHAT, self._options):
             if len(dataset.get_fragments()) >= _MANY_FRAGMENTS:
                 dataset.optimize.compact_files()
             dataset.cleanup_old_versions(older_than=_OLD_VERSIONS)
@@ -138,8 +141,11 @@ class History:
         self._write(data, "append")
 
     def _write(self, data: pa.Table, mode: str) -> None:
-        with lance_errors(_WHAT, self._options):
-            lance.write_dataset(data, self._uri, mode=mode, storage_options=dict(self._options) or None)
+        def write() -> None:
+            with lance_errors(_WHAT, self._options):
+                lance.write_dataset(data, self._uri, mode=mode, storage_options=dict(self._options) or None)
+
+        written_by_lance(self._context.storage, write)
 
     def _rows(self, where: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         dataset = self._open()

@@ -22,6 +22,7 @@ from relance.policy.pipeline.past_runs import History
 from relance.policy.pipeline.plan_file import begin, begun, end, require_root
 from relance.policy.pipeline.planning import Report, RunPlan, new_run, plan_of_run, ref_of, this_actor
 from relance.policy.records import Outcome, RunRecord, RunState
+from relance.storage.ballast import emptying
 
 _SHOWN = 5
 """Tables that a refusal names."""
@@ -69,9 +70,10 @@ def run_policy(
         lease.check()
         if made.state is RunState.REFUSED:
             return _refuse(context, made, made.message)
-        begin(context, made)
         choice = _choice(made, engine, spark)
-        return Execution(context, reference, made, choice, lease, progress).run()
+        with emptying(really=_frees_space(made)):
+            begin(context, made)
+            return Execution(context, reference, made, choice, lease, progress).run()
 
 
 def run(
@@ -107,8 +109,9 @@ def run(
         choice = _choice(made, engine, spark)
         if moved := moved_tables(reference, choice, made):
             return _refuse(context, made, _told(moved))
-        begin(context, made)
-        return Execution(context, reference, made, choice, lease, progress).run()
+        with emptying(really=_frees_space(made)):
+            begin(context, made)
+            return Execution(context, reference, made, choice, lease, progress).run()
 
 
 def resume(
@@ -142,7 +145,8 @@ def resume(
             end(context, made.run, now=context.clock.now())  # stopped just before this
             return kept
         choice = _choice(made, engine, spark)
-        return Execution(context, reference, made, choice, lease, progress, resumed=True).run()
+        with emptying(really=_frees_space(made)):
+            return Execution(context, reference, made, choice, lease, progress, resumed=True).run()
 
 
 def left_of(catalog: DirectoryNamespace | CatalogRef, name: str | None = None) -> RunPlan:
@@ -165,6 +169,12 @@ def who_runs(catalog: DirectoryNamespace | CatalogRef) -> Holder | None:
 def _choice(made: RunPlan, engine: Engine | str, spark: Runner | None) -> Choice:
     tables = {each.action.table for each in made.steps if each.outcome is Outcome.PLANNED}
     return choose(parse_engine(engine), spark, tables=len(tables))
+
+
+def _frees_space(made: RunPlan) -> bool:
+    """Tell whether a run may write its history on a full disk: it frees space, or finds nothing to do."""
+    planned = {each.action.kind for each in made.steps if each.outcome is Outcome.PLANNED}
+    return not planned or not planned.isdisjoint({Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS})
 
 
 def _require_new(context: Context, name: str) -> None:
