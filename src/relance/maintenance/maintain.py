@@ -93,7 +93,7 @@ def start(
         raise InvalidInputError(f"table '{_repeated(chosen)}' is named twice")
     choice = choose(parse_engine(engine), spark, tables=len(chosen))
     if isinstance(job, AgingJob):
-        job = job.pin(context)
+        job = job.pin(context.for_looking() if dry_run else context)
     run = Run(job, reference, choice.near, choice.far, dry_run=dry_run, progress=progress)
     return Started(choice.why, len(chosen), run.results(chosen))
 
