@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.calls import drop, make, tables
+from tests.support.calls import describe, drop, make, tables
 from tests.support.internals import context_of
 from tests.support.servers import RequestCounter, count_requests
 
 import relance
 from relance.maintenance.removal.expired_drops import PurgeDropped
 from relance.maintenance.work import Effect
+
+LARGE = {
+    "describe": 3,
+    "exists": 3,
+    "create": 22,
+    "declare": 13,
+    "drop": 10,
+    "undrop": 11,
+    "create over dropped": 23,
+    "overwrite": 13,
+}
+"""The most requests in a root of which a page is full: several small ones take less time than the page."""
 
 if TYPE_CHECKING:
     from tests.support.servers import S3Server
@@ -95,3 +108,35 @@ def test_group_purge_costs_six_requests_per_table_and_five_in_total(
     counter.reset()
     assert catalog.purge_table(["t"], force=True).purged
     assert counter.count() <= 11, counter.requests
+
+
+@pytest.mark.deep
+def test_verbs_in_a_large_root_cost_a_few_small_requests_more(
+    counter: RequestCounter, moto_bucket: str
+) -> None:
+    options = {f"storage.{key}": value for key, value in counter.server.storage_options().items()}
+    catalog = relance.DirectoryNamespace(root=f"s3://{moto_bucket}/lake", manifest_upkeep="false", **options)
+    make(catalog, "warm", 1)
+    client = counter.server.client()
+    keys = [f"lake/z{number:05d}.lance/_versions/18446744073709551614.manifest" for number in range(1_001)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda key: client.put_object(Bucket=moto_bucket, Key=key, Body=b"x"), keys))
+    for _ in range(2):
+        describe(catalog, "warm")  # meets the full page, and reads the properties
+    calls: dict[str, Callable[[], object]] = {
+        "describe": lambda: describe(catalog, "warm"),
+        "exists": lambda: catalog.table_exists({"id": ["warm"]}),
+        "create": lambda: make(catalog, "t", 1),
+        "declare": lambda: catalog.declare_table({"id": ["d"]}),
+        "drop": lambda: drop(catalog, "t"),
+        "undrop": lambda: catalog.undrop_table(["t"]),
+        "create over dropped": lambda: (drop(catalog, "u"), counter.reset(), make(catalog, "u", 2)),
+        "overwrite": lambda: make(catalog, "u", 3, mode="overwrite"),
+    }
+    make(catalog, "u", 1)
+    counts = {}
+    for verb, call in calls.items():
+        counter.reset()
+        call()
+        counts[verb] = counter.count()
+    assert {verb: count for verb, count in counts.items() if not 0 < count <= LARGE[verb]} == {}
