@@ -6,6 +6,7 @@ The spec's own file inside a home directory decides; the sign beside it only tel
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from relance.catalog.arbiter import (
@@ -178,10 +179,12 @@ def _register_elsewhere(
     manifest = context.require_manifest(to_do="registering a table")
     _check_location(context, manifest.latest(), table_id, directory)
     new = Row(str(table_id), ObjectType.TABLE, directory, dict(properties))
+    hides_home = False
     if overwrite and not table_id.namespace and context.dir_listing:
         home = inspect_name(context, table_id.name)
-        if home.is_visible and home_counts(context, manifest.latest(), table_id):
-            deregister(context, table_id)  # else it would be seen again as soon as the new row is gone
+        hides_home = home.is_visible and home_counts(context, manifest.latest(), table_id)
+    if hides_home:
+        deregister(context, table_id)  # else it would be seen again as soon as the new row is gone
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         _refuse_overlap(snapshot, table_id, directory)
@@ -198,7 +201,8 @@ def _register_elsewhere(
         refuse_protected(old)
         return Change(removed=(*_rows_of(snapshot, old), *stale), added=(new,)), None
 
-    transact(manifest, plan)
+    with after_effect(str(table_id), "was deregistered") if hides_home else nullcontext():
+        transact(manifest, plan)
 
 
 def _check_location(context: Context, snapshot: Snapshot, table_id: TableId, directory: str) -> None:
