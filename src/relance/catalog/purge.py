@@ -41,7 +41,7 @@ from relance.catalog.arbiter import (
     sync_many,
     takeover_time,
     tidy,
-    version_rows,
+    without,
 )
 from relance.catalog.context import Context
 from relance.catalog.drop import drops_of
@@ -895,7 +895,7 @@ def _remove_row(context: Context, claim: Claim, *, only_shared: bool = False) ->
         removed = not only_shared or is_shared(context, snapshot, row)
         if not removed:
             return Change()
-        return Change(removed=(row.object_id, *version_rows(snapshot, row.object_id, None).removed))
+        return without(snapshot, [row])
 
     swap_row(context, claim.row, plan)
     return removed
