@@ -685,9 +685,9 @@ class TestShortBodies:
             behind = replace(place, server=replace(moto.server, endpoint=endpoint)).open(**IMPATIENT)
             upstream.shorten = SHORT_BODIES[shorten]
             assert [each.id for each in behind.list_dropped_tables()] == [("good",)]
-            for call in (lambda: behind.undrop_table(["bad"]), lambda: behind.table_status(["bad"])):
+            for method in (behind.undrop_table, behind.table_status):
                 with pytest.raises(StorageError, match="check the endpoint"):
-                    call()
+                    method(["bad"])
             results = {each.id[0]: each for each in behind.purge_tables([["bad"], ["good"]], force=True)}
             assert results["good"].purged
             assert isinstance(results["bad"].error, StorageError)
