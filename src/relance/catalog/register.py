@@ -272,7 +272,7 @@ def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:
 
 
 def require_home_row(context: Context, parts: Sequence[str]) -> None:
-    """Give a visible table in its home directory the row that it may not have yet."""
+    """Give a visible table in its home directory the row that it may not have yet, or hide a dropped one."""
     if len(parts) > 1 or not context.dir_listing:
         return
     snapshot, name = context.latest(), parts[0]
@@ -283,6 +283,9 @@ def require_home_row(context: Context, parts: Sequence[str]) -> None:
     if home.is_visible and not (len(rows) == 1 and not rows[0].is_dropped):
         own = None if rows else lance_properties(context, home)
         sync(context, name, snapshot, home_state(home), properties=own)
+    elif home.is_dropped and any(not row.is_dropped for row in rows):
+        # Another client's marker dropped it, and knew nothing of the row.
+        sync(context, name, snapshot, home_state(inspect_name(context, name, bodies=Bodies.ALL)))
 
 
 def is_protected(context: Context, parts: Sequence[str]) -> bool:
