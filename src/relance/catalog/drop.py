@@ -462,8 +462,16 @@ def show_row(context: Context, snapshot: Snapshot, old: Row, new: Row) -> Change
     Raises:
         TableAlreadyExistsError: the name is taken.
         NamespaceNotFoundError: the namespace does not exist.
+        InvalidTableStateError: it would be a home row, of which its directory's files decide.
     """
-    return free_name(context, snapshot, new).plus(move_row(snapshot, old, new))
+    change = free_name(context, snapshot, new).plus(move_row(snapshot, old, new))
+    if new.is_home and not old.is_home:
+        raise InvalidTableStateError(
+            f"table id '{old.original_id}' is at '{new.location}', the home of '{new.original_id}', where "
+            f"another client dropped or deregistered '{new.original_id}': deregister '{old.original_id}' and "
+            f"register '{new.original_id}' instead"
+        )
+    return change
 
 
 @emptying()
@@ -475,7 +483,7 @@ def undrop(
     Raises:
         TableNotFoundError: there is no dropped table of this name.
         TableAlreadyExistsError: the name is taken, or the table is not dropped.
-        InvalidTableStateError: its files are gone.
+        InvalidTableStateError: its files are gone, or the new id's home is where it is.
         ConcurrentModificationError: another client changed it meanwhile, or a purge has claimed it.
     """
     new_id = target or table_id

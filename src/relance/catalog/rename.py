@@ -68,6 +68,7 @@ def rename(
         TableNotFoundError: there is no such table.
         TableAlreadyExistsError: the new name is taken.
         NamespaceNotFoundError: the new namespace does not exist.
+        InvalidTableStateError: it is protected, or the new name's home is where it is registered.
         UnsupportedOperationError: the catalog has no manifest; there the directory is the name.
     """
     context.require_manifest(to_do="renaming a table")
