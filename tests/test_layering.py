@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "relance"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 ORDER = [
+    "spec_errors",
     "errors",
     "forks",
     "clock",

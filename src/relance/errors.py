@@ -29,9 +29,14 @@ recognises errors by it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from lance_namespace import errors as spec
+from relance import spec_errors
+
+if TYPE_CHECKING:
+    from lance_namespace import errors as spec
+else:
+    spec = spec_errors.load()
 
 
 class RelanceError(spec.LanceNamespaceError):
