@@ -16,7 +16,7 @@ ORDER = [
     "errors",
     "forks",
     "clock",
-    "amounts",
+    "units",
     "foreign_json",
     "identifiers",
     "locations",
@@ -49,7 +49,7 @@ OWNERS = {
 }
 
 PURE = {
-    "amounts",
+    "units",
     "foreign_json",
     "identifiers",
     "locations",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relance.amounts import count, in_bytes, plural
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
@@ -17,6 +16,7 @@ from relance.cli.params import ANY, NAMESPACE, TABLE, all_namespace_ids, all_tab
 from relance.cli.sizes import SIZE_HEADINGS, Size, sizes_of
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, in_shell, moment
+from relance.units import count, in_bytes, plural
 
 if TYPE_CHECKING:
     from lance_namespace import DescribeTableResponse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -87,10 +87,10 @@ class _Duration(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, timedelta):
             return value
-        from relance.config import parse_duration
+        from relance.units import parse_duration
 
-        what = f"--{param.name}".replace("_", "-") if param and param.name else "duration"
-        return parse_duration(value, what=what, needs_unit=True)
+        what = _option_name(param)
+        return parse_duration(value, what=what)
 
 
 class _Moment(click.ParamType[Any]):
@@ -99,13 +99,13 @@ class _Moment(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, datetime):
             return value
-        try:
-            found = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(
-                f"invalid time {value!r}; write it like 2026-03-01 or 2026-03-01T12:00:00+00:00", param, ctx
-            )
-        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        from relance.units import parse_instant
+
+        return parse_instant(value, what=_option_name(param))
+
+
+def _option_name(param: click.Parameter | None) -> str:
+    return f"--{param.name}".replace("_", "-") if param and param.name else "it"
 
 
 DURATION = _Duration()

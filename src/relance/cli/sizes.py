@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from relance.amounts import count, in_bytes, plural
+from relance.units import count, in_bytes, plural
 
 if TYPE_CHECKING:
     from relance.namespace import DirectoryNamespace

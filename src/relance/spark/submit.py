@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from relance.config import parse_duration
 from relance.errors import InvalidInputError, RelanceError
 from relance.identifiers import parse_id
 from relance.maintenance.maintain import Engine
@@ -32,6 +31,7 @@ from relance.policy.records import RunRecord, RunState
 from relance.spark.policy import runner_for
 from relance.spark.session import settings
 from relance.spark.session_properties import catalog_properties
+from relance.units import parse_duration
 
 _CODES: dict[RunState | Unknown, int] = {RunState.FAILED: 1, RunState.REFUSED: 3}
 _UNUSABLE = 2
@@ -124,7 +124,7 @@ def _policy(file: str) -> Policy:
 
 def _span(text: str) -> timedelta:
     try:
-        return parse_duration(text, what="it", needs_unit=True)
+        return parse_duration(text, what="it")
     except InvalidInputError as error:
         raise argparse.ArgumentTypeError(error.detail) from None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from relance import amounts
+from relance import units
 from relance.policy.records import RunRecord
 from relance.policy.report import plots, selection
 from relance.policy.report.markup import Markup, element, joined
@@ -72,7 +72,7 @@ def _plots(*, would: bool) -> tuple[Plot, ...]:
             f"{shown}: deleted rows as a share of the rows in a table's files, largest first.",
             "No table in this run has deleted rows in its files.",
             selection.deleted_ratios,
-            amounts.share,
+            units.share,
             plots.dot_plot,
         ),
         Plot(
@@ -92,7 +92,7 @@ def _figure(plot: Plot, record: RunRecord) -> Markup:
         return _framed(plot.key, plot.title, element("p", plot.empty, class_="hint"))
     paired = any(bar.after is not None for bar in chosen.bars)
     legend = plots.legend(dots=plot.draw is plots.dot_plot) if paired else None
-    desc = f"{plot.caption} {amounts.plural(len(chosen.bars), 'line')}. {chosen.rest}".strip()
+    desc = f"{plot.caption} {units.plural(len(chosen.bars), 'line')}. {chosen.rest}".strip()
     rows = [_row(bar, plot.show, paired=paired) for bar in chosen.bars]
     head = ["name", "before", "after"] if paired else ["name", "figure"]
     return _framed(
@@ -116,8 +116,7 @@ def _waiting(record: RunRecord) -> Markup:
         f"Next: {plots.waits(oldest, queue.now)}."
     )
     rows = [
-        [name_cell(each.label), amounts.instant(each.since), amounts.instant(each.until)]
-        for each in queue.shown
+        [name_cell(each.label), units.instant(each.since), units.instant(each.until)] for each in queue.shown
     ]
     return _framed(
         "waiting",
@@ -145,13 +144,13 @@ def _details(inside: Markup) -> Markup:
 
 
 def _bytes(figure: float) -> str:
-    return amounts.in_bytes(int(figure))
+    return units.in_bytes(int(figure))
 
 
 def _count(figure: float) -> str:
     # Half of an axis need not be whole; what is drawn always is.
-    return amounts.short_count(int(figure)) if figure == int(figure) else f"{figure:,.1f}"
+    return units.short_count(int(figure)) if figure == int(figure) else f"{figure:,.1f}"
 
 
 def _seconds(figure: float) -> str:
-    return amounts.duration(timedelta(seconds=figure))
+    return units.duration(timedelta(seconds=figure))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relance import amounts
+from relance import units
 from relance.policy.actions import Unknown
 from relance.policy.records import Outcome, RunRecord, RunState
 from relance.policy.report.figures import figures
@@ -33,7 +33,7 @@ def to_html(record: RunRecord) -> str:
         element("meta", http_equiv="Content-Security-Policy", content=_ALLOWED),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", f"Relance: {shortened(record.policy, 80)}, {amounts.instant(record.started_at)}"),
+        element("title", f"Relance: {shortened(record.policy, 80)}, {units.instant(record.started_at)}"),
         # Without this a browser asks the server of the page for an icon.
         element("link", rel="icon", href="data:,"),
         element("style", Markup(STYLE)),
@@ -56,7 +56,7 @@ def _header(record: RunRecord, found: Summary) -> Markup:
                 _STATES.get(record.state, f"? {record.state.value}"),
                 class_=f"state {record.state.value}",
             ),
-            f" · {amounts.instant(record.started_at)} · {shortened(record.root, 300)}",
+            f" · {units.instant(record.started_at)} · {shortened(record.root, 300)}",
         ),
         element("p", found.headline, class_="lead"),
         element("p", record.message[:_MOST], class_="notice") if record.message else None,
@@ -71,17 +71,17 @@ def _tiles(record: RunRecord, found: Summary) -> Markup:
     tiles = [
         (
             "bytes to free" if would else "bytes freed",
-            amounts.in_bytes(sum(each.bytes for each in found.kinds)),
+            units.in_bytes(sum(each.bytes for each in found.kinds)),
         ),
-        ("actions planned", amounts.short_count(len(outcomes)))
+        ("actions planned", units.short_count(len(outcomes)))
         if would
-        else ("actions done", amounts.short_count(outcomes.count(Outcome.DONE))),
-        ("tables affected", amounts.short_count(len({each.action.table for each in record.actions})))
+        else ("actions done", units.short_count(outcomes.count(Outcome.DONE))),
+        ("tables affected", units.short_count(len({each.action.table for each in record.actions})))
         if would
-        else ("actions failed", amounts.short_count(outcomes.count(Outcome.FAILED))),
-        ("tables in the lake", amounts.short_count(last.tables)),
-        ("bytes of data", amounts.in_bytes(last.bytes)),
-        ("dropped tables", amounts.short_count(last.dropped)),
+        else ("actions failed", units.short_count(outcomes.count(Outcome.FAILED))),
+        ("tables in the lake", units.short_count(last.tables)),
+        ("bytes of data", units.in_bytes(last.bytes)),
+        ("dropped tables", units.short_count(last.dropped)),
     ]
     return element(
         "dl",

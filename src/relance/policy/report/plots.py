@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from relance import amounts
+from relance import units
 from relance.policy.report.markup import Markup, element, joined, shortened
 from relance.policy.report.selection import Bar, Queue, Waiting
 
@@ -66,8 +66,8 @@ def waiting_plot(key: str, title: str, desc: str, queue: Queue) -> Markup:
     grid = [
         element("line", x1=_percent(run), x2=_percent(run), y1=_TOP, y2=height, class_="now"),
         _text("tick", run, 10, "this run", anchor="end" if near_end else "start"),
-        _text("tick", 0, height + 14, amounts.day(first)),
-        _text("tick", _place(1.0), height + 14, amounts.day(last), anchor="end") if last > first else None,
+        _text("tick", 0, height + 14, units.day(first)),
+        _text("tick", _place(1.0), height + 14, units.day(last), anchor="end") if last > first else None,
     ]
     return _plot(key, title, desc, height, _DOT_SHIFT, joined(*grid, *lines))
 
@@ -90,8 +90,8 @@ def waits(one: Waiting, now: datetime) -> str:
         return "no date"
     left = one.until - now
     if left <= timedelta():
-        return f"{amounts.day(one.until)}, due now"
-    return f"{amounts.day(one.until)}, in {amounts.duration(left)}"
+        return f"{units.day(one.until)}, due now"
+    return f"{units.day(one.until)}, in {units.duration(left)}"
 
 
 def _plot(key: str, title: str, desc: str, height: int, shift: int, inside: Markup) -> Markup:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from relance import amounts
+from relance import units
 from relance.identifiers import format_id
 from relance.policy.actions import AnyKind, Kind, Unknown
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, Totals
@@ -182,9 +182,9 @@ def _figures(kind: AnyKind, records: list[ActionRecord], *, would: bool) -> Kind
 
 def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
     outcomes = [each.outcome for each in record.actions]
-    freed = amounts.in_bytes(sum(each.bytes for each in kinds))
-    tables = amounts.plural(len({each.action.table for each in record.actions}), "table")
-    actions = amounts.plural(len(outcomes), "action")
+    freed = units.in_bytes(sum(each.bytes for each in kinds))
+    tables = units.plural(len({each.action.table for each in record.actions}), "table")
+    actions = units.plural(len(outcomes), "action")
     if record.state is RunState.REFUSED:
         return f"Refused, nothing was done: {actions} on {tables} would free {freed}."
     if not outcomes and not record.before.tables + record.before.dropped:
@@ -208,13 +208,13 @@ def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
 
 def _about(record: RunRecord) -> tuple[tuple[str, str], ...]:
     ended = record.ended_at
-    took = f", took {amounts.duration(ended - record.started_at)}" if ended else ""
+    took = f", took {units.duration(ended - record.started_at)}" if ended else ""
     return (
         (
             "state",
             f"{record.state.value} (dry run)" if record.state is RunState.PLANNED else record.state.value,
         ),
-        ("started", f"{amounts.instant(record.started_at)}{took}"),
+        ("started", f"{units.instant(record.started_at)}{took}"),
         ("by", record.actor),
         ("root", record.root),
         ("policy", record.policy),
@@ -243,20 +243,20 @@ def _totals(before: Totals, after: Totals | None) -> tuple[TotalLine, ...]:
 def _total_cells(line: TotalLine) -> tuple[str, ...]:
     if line.after is None:
         return (line.label, _shown(line, line.before), "", "")
-    change = amounts.difference(line.before, line.after, is_bytes=line.is_bytes)
+    change = units.difference(line.before, line.after, is_bytes=line.is_bytes)
     return (line.label, _shown(line, line.before), _shown(line, line.after), change)
 
 
 def _shown(line: TotalLine, figure: int) -> str:
-    return amounts.in_bytes(figure) if line.is_bytes else amounts.short_count(figure)
+    return units.in_bytes(figure) if line.is_bytes else units.short_count(figure)
 
 
 def _kind_cells(each: KindFigures, *, planned_only: bool) -> tuple[str, ...]:
-    first = (kind_name(each.kind), *map(amounts.short_count, (each.tables, each.rows, each.files)))
+    first = (kind_name(each.kind), *map(units.short_count, (each.tables, each.rows, each.files)))
     if planned_only:
-        return (*first, amounts.in_bytes(each.bytes), amounts.in_bytes(each.rewritten))
-    failed, took = amounts.short_count(each.failed), amounts.duration(each.duration)
-    return (*first, amounts.in_bytes(each.bytes), failed, took)
+        return (*first, units.in_bytes(each.bytes), units.in_bytes(each.rewritten))
+    failed, took = units.short_count(each.failed), units.duration(each.duration)
+    return (*first, units.in_bytes(each.bytes), failed, took)
 
 
 def _failure_line(each: ActionRecord) -> str:

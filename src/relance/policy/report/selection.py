@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from relance import amounts
+from relance import units
 from relance.policy.actions import Kind
 from relance.policy.facts import TableFacts, TableState, expiry_order
 from relance.policy.records import MoreDropped, RunRecord
@@ -55,12 +55,12 @@ class Queue:
 
 def bytes_by_table(record: RunRecord) -> Chosen:
     """Return the tables whose bytes changed most; those with the most bytes where nothing changed."""
-    return _by_change(_bars(record, lambda facts: facts.bytes), amounts.in_bytes)
+    return _by_change(_bars(record, lambda facts: facts.bytes), units.in_bytes)
 
 
 def versions_by_table(record: RunRecord) -> Chosen:
     """Return the tables whose number of versions changed most."""
-    return _by_change(_bars(record, lambda facts: facts.versions), amounts.short_count)
+    return _by_change(_bars(record, lambda facts: facts.versions), units.short_count)
 
 
 def deleted_ratios(record: RunRecord) -> Chosen:
@@ -69,11 +69,7 @@ def deleted_ratios(record: RunRecord) -> Chosen:
     some = [bar for bar in found if bar.before or bar.after]
     some.sort(key=lambda bar: (-max(bar.before, bar.after or 0.0), bar.label))
     rest = some[TOP:]
-    told = (
-        f"{amounts.plural(len(rest), 'other table')}: at most {amounts.share(_largest(rest))}."
-        if rest
-        else ""
-    )
+    told = f"{units.plural(len(rest), 'other table')}: at most {units.share(_largest(rest))}." if rest else ""
     return Chosen(tuple(some[:TOP]), told)
 
 
@@ -82,7 +78,7 @@ def freed_by_kind(record: RunRecord) -> Chosen:
     kinds = [each for each in kinds_of(record) if each.bytes]
     return Chosen(
         tuple(
-            Bar(kind_name(each.kind), each.bytes, note=amounts.plural(each.tables, "table")) for each in kinds
+            Bar(kind_name(each.kind), each.bytes, note=units.plural(each.tables, "table")) for each in kinds
         )
     )
 
@@ -97,13 +93,13 @@ def slowest_tables(record: RunRecord) -> Chosen:
             actions[each.action.table] = actions.get(each.action.table, 0) + 1
     order = sorted(taken, key=lambda table: (-taken[table], table))
     rest = sum((taken[table] for table in order[TOP:]), timedelta())
-    others = amounts.plural(len(order) - TOP, "other table")
+    others = units.plural(len(order) - TOP, "other table")
     return Chosen(
         tuple(
-            Bar(name_of(table), taken[table].total_seconds(), note=amounts.plural(actions[table], "action"))
+            Bar(name_of(table), taken[table].total_seconds(), note=units.plural(actions[table], "action"))
             for table in order[:TOP]
         ),
-        f"{others} in total: {amounts.duration(rest)}." if len(order) > TOP else "",
+        f"{others} in total: {units.duration(rest)}." if len(order) > TOP else "",
     )
 
 
@@ -123,7 +119,7 @@ def pending_purges(record: RunRecord) -> Queue:
 
 
 def _rest_waiting(count: int, due: int, counted: MoreDropped) -> str:
-    waiting, due = f"{amounts.plural(count, 'more dropped table')} waiting", due + counted.due
+    waiting, due = f"{units.plural(count, 'more dropped table')} waiting", due + counted.due
     if not counted.tables:
         return f"{waiting}; {due:,} of them are due now."
     # Since the plan counted them, others may have become due.
@@ -169,7 +165,7 @@ def _by_change(bars: Iterable[Bar], show: Callable[[int], str]) -> Chosen:
 
 def _sums(rest: Sequence[Bar], show: Callable[[int], str]) -> str:
     before = show(int(sum(bar.before for bar in rest)))
-    others = amounts.plural(len(rest), "other table")
+    others = units.plural(len(rest), "other table")
     if rest[0].after is None:
         return f"{others} in total: {before}."
     after = show(int(sum(bar.after or 0 for bar in rest)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from relance import amounts
+from relance import units
 from relance.policy.actions import Unknown
 from relance.policy.facts import TableFacts
 from relance.policy.records import ActionRecord, Outcome, RunRecord
@@ -99,9 +99,7 @@ def actions_table(record: RunRecord) -> Markup:
     most = max(MOST_ACTIONS, min(failed, MOST_FAILED))
     rest = Counter(each.outcome for each in order[most:])
     parts = ", ".join(f"{number:,} {outcome.value}" for outcome, number in rest.items())
-    more = (
-        f"{amounts.plural(rest.total(), 'more action')} not shown: {parts}. The JSON report lists them all."
-    )
+    more = f"{units.plural(rest.total(), 'more action')} not shown: {parts}. The JSON report lists them all."
     return joined(
         _wide(head, [_action_row(each, would=would) for each in order[:most]]),
         element("p", more, class_="hint") if rest else None,
@@ -121,7 +119,7 @@ def unreadable_table(record: RunRecord) -> Markup | None:
         )
         if found
         else None,
-        element("p", f"{amounts.plural(rest, 'more table')} not shown.", class_="hint") if rest else None,
+        element("p", f"{units.plural(rest, 'more table')} not shown.", class_="hint") if rest else None,
     )
 
 
@@ -147,7 +145,7 @@ def _action_row(each: ActionRecord, *, would: bool) -> Markup:
         element("td", _figures_of(each, would=would), role="cell"),
         element(
             "td",
-            amounts.duration(each.duration) if each.duration else "",
+            units.duration(each.duration) if each.duration else "",
             role="cell",
             class_="figure",
             data_label="took",
@@ -169,9 +167,9 @@ def _figures_of(each: ActionRecord, *, would: bool) -> str:
         return ""
     frees = each.effect is not None or each.action.kind in FREES
     parts = [
-        amounts.plural(found.rows, "row") if found.rows else "",
-        amounts.plural(found.files, "file") if found.files else "",
-        f"{amounts.in_bytes(found.bytes)}{' freed' if frees else ' to rewrite'}" if found.bytes else "",
+        units.plural(found.rows, "row") if found.rows else "",
+        units.plural(found.files, "file") if found.files else "",
+        f"{units.in_bytes(found.bytes)}{' freed' if frees else ' to rewrite'}" if found.bytes else "",
         shortened(found.note, _TEXT_WIDTH),
     ]
     if would and frees:
@@ -210,4 +208,4 @@ def _labelled(label: str, text: str) -> Markup:
 def _cut(text: str) -> str:
     if len(text) <= _TEXT_WIDTH:
         return text
-    return f"{text[:_TEXT_WIDTH]}… ({amounts.plural(len(text) - _TEXT_WIDTH, 'more character')})"
+    return f"{text[:_TEXT_WIDTH]}… ({units.plural(len(text) - _TEXT_WIDTH, 'more character')})"
