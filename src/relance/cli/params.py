@@ -87,7 +87,7 @@ class _Duration(click.ParamType[Any]):
             return value
         from relance.units import parse_duration
 
-        what = _option_name(param)
+        what = f"--{param.name}".replace("_", "-") if param and param.name else "duration"
         return parse_duration(value, what=what)
 
 
@@ -97,13 +97,13 @@ class _Moment(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, datetime):
             return value
+        from relance.errors import InvalidInputError
         from relance.units import parse_instant
 
-        return parse_instant(value, what=_option_name(param))
-
-
-def _option_name(param: click.Parameter | None) -> str:
-    return f"--{param.name}".replace("_", "-") if param and param.name else "it"
+        try:
+            return parse_instant(value, what="it")
+        except InvalidInputError as error:
+            self.fail(error.detail, param, ctx)
 
 
 DURATION = _Duration()
