@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "relance"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 ORDER = [
+    "exits",
     "spec_errors",
     "errors",
     "forks",
@@ -49,6 +50,7 @@ OWNERS = {
 }
 
 PURE = {
+    "exits",
     "units",
     "foreign_json",
     "identifiers",
@@ -100,6 +102,7 @@ PURE = {
     "spark.widths",
 }
 IMPURE = {
+    "exits",
     "lance",
     "obstore",
     "time",
