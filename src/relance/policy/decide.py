@@ -22,9 +22,7 @@ from datetime import UTC, datetime, timedelta
 from functools import singledispatch
 from math import ceil
 
-from relance.amounts import plural
 from relance.catalog.states import MARGIN, Timing
-from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.maintenance.layout.fragment_figures import rows_per_fragment
 from relance.policy.actions import Setting
@@ -43,6 +41,7 @@ from relance.policy.model import (
     VersionRetention,
 )
 from relance.policy.predicates import pin_time
+from relance.units import parse_duration, plural
 
 CLOCK_SKEW = Timing().clock_skew
 """That of a catalog that says nothing else."""

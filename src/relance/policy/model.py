@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from relance.config import require_duration
 from relance.policy.actions import Kind
 from relance.policy.patterns import TablePattern, fits
 from relance.policy.windows import Window
+from relance.units import require_duration
 
 DEFAULTS = "defaults"
 """The name of the rule that `[defaults]` makes; no other may have it."""

@@ -20,7 +20,6 @@ from relance.catalog.repair import remove_leftovers
 from relance.catalog.resolve import generation_of_row
 from relance.catalog.states import control_text, new_nonce
 from relance.clock import require_moment
-from relance.config import require_duration
 from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
 from relance.locations import TABLE_SUFFIX
 from relance.maintenance.execute import worth_retrying
@@ -37,6 +36,7 @@ from relance.maintenance.removal.leftovers import (
 from relance.maintenance.work import Effect, Estimate, TablePlan
 from relance.operations.cleaning.pacing import paced, purge_options
 from relance.storage.ballast import emptying
+from relance.units import require_duration
 
 FLOOR = timedelta(hours=24)
 """Younger directories stay unless it is said by name that they may go."""

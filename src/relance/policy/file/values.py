@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
-from decimal import Decimal
 
-from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.policy.file.keys import Holds, Key
 from relance.policy.file.problems import shown
+from relance.units import parse_duration, parse_size
 
 Value = bool | int | float | str | timedelta
 
 _MAX_DURATION = timedelta(days=36_500)
 _MAX_TEXT = 10_000
 _MAX_COUNT = 2**63 - 1
-_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgtp]?)(i?)b", re.ASCII | re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 def read_value(key: Key, value: object) -> Value:
@@ -35,7 +31,7 @@ def read_value(key: Key, value: object) -> Value:
         if key.holds is Holds.DURATION:
             return read_duration(value)
         if key.holds is Holds.SIZE:
-            return _at_least(_bytes(value), key.minimum)
+            return _at_least(parse_size(value, what=""), key.minimum)
     elif isinstance(value, int) and key.holds in {Holds.COUNT, Holds.SIZE}:
         return _at_least(value, key.minimum)
     elif isinstance(value, int | float) and key.holds is Holds.SHARE:
@@ -80,32 +76,11 @@ def read_count(value: object) -> int:
 
 
 def read_duration(text: object) -> timedelta:
-    """Return a span of time; unlike elsewhere, it must have a unit.
+    """Return a span of time.
 
     Raises:
         InvalidInputError: it is none, or has none, or is absurdly long.
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"must be {Holds.DURATION}, got {shown(text)}")
-    # A bare number is milliseconds elsewhere; "7" in a policy is more likely to mean days.
-    if text.strip().isdecimal():
-        raise InvalidInputError(f"has no unit: {shown(text)}; use a value such as 7d, 12h, 30m or 90s")
-    try:
-        if len(text) > 100:
-            raise InvalidInputError("")
-        span = parse_duration(text, what="it", longest=timedelta.max)
-    except InvalidInputError:
-        raise InvalidInputError(
-            f"is not a duration: {shown(text)}; use a value such as 7d, 12h, 30m or 90s"
-        ) from None
-    if span > _MAX_DURATION:
-        raise InvalidInputError(f"is longer than 100 years: {shown(text)}")
-    return span
-
-
-def _bytes(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise InvalidInputError(f"is not a size: {shown(text)}; use a value such as 500GB or 128MiB")
-    number, power, binary = found.groups()
-    return int(Decimal(number) * (1024 if binary else 1000) ** _POWERS[power.lower()])
+    return parse_duration(text, what="", longest=_MAX_DURATION)

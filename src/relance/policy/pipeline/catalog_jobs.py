@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.register import is_protected, set_protection
 from relance.catalog.resolve import find_table
-from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.maintenance.work import Effect, Estimate, Task
 from relance.operations.drop_ttl import own_ttl, set_drop_ttl
 from relance.operations.table.opening import reading
+from relance.units import parse_duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from relance.amounts import plural
 from relance.catalog.context import table_id_of
 from relance.maintenance.execute import Progress, Run
 from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
@@ -30,6 +29,7 @@ from relance.policy.pipeline.gather import added, gather
 from relance.policy.pipeline.moved import Seen
 from relance.policy.pipeline.steps import TOGETHER, Step, StepsJob, earlier_kinds, finds_nothing, in_order
 from relance.policy.records import MoreDropped, Outcome, RunRecord, RunState, TableChange, Totals
+from relance.units import plural
 
 DELETING = (Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS)
 """Kinds whose bytes are gone for good."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from relance.amounts import plural
 from relance.catalog.context import Context
 from relance.errors import InvalidInputError
 from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
@@ -23,6 +22,7 @@ from relance.policy.pipeline.plan_file import begin, begun, end, require_root
 from relance.policy.pipeline.planning import Report, RunPlan, new_run, plan_of_run, ref_of, this_actor
 from relance.policy.records import Outcome, RunRecord, RunState
 from relance.storage.ballast import emptying
+from relance.units import plural
 
 _SHOWN = 5
 """Tables that a refusal names."""
