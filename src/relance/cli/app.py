@@ -55,7 +55,7 @@ class App(Group):
             answer = super().main(args, "relance", complete_var, standalone_mode=False, **extra)
             if not isinstance(answer, Answer):
                 return int(answer or 0)  # of --help and --version
-            return print_answer(answer, command=state.command, as_json=state.json)
+            return print_answer(answer, command=state.command, as_json=state.json, upright=state.vertical)
         except (KeyboardInterrupt, click.Abort):
             sys.stderr.write("\n")
             return Exit.INTERRUPTED

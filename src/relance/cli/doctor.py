@@ -12,7 +12,8 @@ from relance.amounts import plural
 from relance.cli.base import Command
 from relance.cli.exits import Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Grid
+from relance.cli.grids import Grid
+from relance.cli.output import Answer
 from relance.cli.state import State, pass_state
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def doctor(state: State) -> Answer:
         what = f"{plural(len(bad), 'check')} failed: {names}"
         problem = Failure("Doctor", what, bad[0].remedy or "see the checks above", Exit.FAILED)
     where = f"{catalog.root_uri} (set by {state.lake.named_by})"
-    return Answer(result, [where, "", Grid(["CHECK", "RESULT", ""], rows)], problem)
+    return Answer(
+        result, [where, "", Grid(["CHECK", "RESULT", "DETAIL"], rows, prose=frozenset({"DETAIL"}))], problem
+    )
 
 
 def _machine() -> list[Check]:

@@ -12,7 +12,8 @@ from relance.amounts import count, in_bytes, plural
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Branch, Grid, Part
+from relance.cli.grids import Grid
+from relance.cli.output import Answer, Branch, Part
 from relance.cli.params import ANY, NAMESPACE, TABLE, all_namespace_ids, all_table_ids
 from relance.cli.sizes import SIZE_HEADINGS, Size, sizes_of
 from relance.cli.state import State, pass_state
@@ -133,6 +134,7 @@ def _list_dropped(catalog: DirectoryNamespace, namespace: Id | None, *, sizes: b
         ],
         frozenset({"VERSION"}),
         "no dropped tables",
+        keep=frozenset({"DELETION ID"}),
     )
     return Answer({"root": catalog.root_uri, "dropped": [dropped_fields(each) for each in found]}, [grid])
 
@@ -242,9 +244,9 @@ def _table_text(result: dict[str, Any]) -> list[Part]:
     if result["declared"]:
         return [_facts([*facts[:2], ["state", "declared, no data yet"], *facts[6:]])]
     columns = [
-        [each["name"], each["type"], "" if each["nullable"] else "not null"] for each in result["columns"]
+        [each["name"], each["type"], "yes" if each["nullable"] else "no"] for each in result["columns"]
     ]
-    return [_facts(facts), "", Grid(["COLUMN", "TYPE", ""], columns)]
+    return [_facts(facts), "", Grid(["COLUMN", "TYPE", "NULLS"], columns, prose=frozenset({"TYPE"}))]
 
 
 def _type_text(kind: Any) -> str:
@@ -256,7 +258,7 @@ def _type_text(kind: Any) -> str:
 
 
 def _facts(rows: Sequence[Sequence[str]]) -> Grid:
-    return Grid(["", ""], rows)
+    return Grid(["NAME", "VALUE"], rows, prose=frozenset({"VALUE"}), header=False)
 
 
 @click.command(cls=Command)
@@ -313,7 +315,9 @@ def versions(state: State, table: Id, *, limit: int | None) -> Answer:
         for each in found
     ]
     rows = [[count(each["version"]), moment(each["at"]), ", ".join(each["tags"])] for each in entries]  # type: ignore[arg-type]  # the values of a mixed dictionary
-    grid = Grid(["VERSION", "CREATED", "TAGS"], rows, frozenset({"VERSION"}), "no versions")
+    grid = Grid(
+        ["VERSION", "CREATED", "TAGS"], rows, frozenset({"VERSION"}), "no versions", frozenset({"TAGS"})
+    )
     return Answer({"table": id_text(table), "versions": entries}, [grid])
 
 

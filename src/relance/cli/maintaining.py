@@ -16,7 +16,8 @@ from relance.cli.base import Command
 from relance.cli.engines import run_job
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Grid
+from relance.cli.grids import Grid
+from relance.cli.output import Answer
 from relance.cli.params import DROPPED, DURATION, MOMENT, TABLE, dry_run_option, engine_options, yes_option
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text
@@ -356,9 +357,10 @@ def _report_answer(
     shown = [each for each in entries if each["change"] is not None or each["error"] is not None]
     rows = [_row(each) for each in shown]
     grid = Grid(
-        ["TABLE", "ROWS", "VERSIONS", "FILES", "SIZE", ""],
+        ["TABLE", "ROWS", "VERSIONS", "FILES", "SIZE", "NOTE"],
         rows,
         frozenset({"ROWS", "VERSIONS", "FILES", "SIZE"}),
+        prose=frozenset({"NOTE"}),
     )
     problem = _problem_of(list(failures.values()), len(report.results))
     if not shown:

@@ -11,7 +11,8 @@ import click
 from relance.amounts import count, duration, in_bytes
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
-from relance.cli.output import Answer, Grid
+from relance.cli.grids import Grid
+from relance.cli.output import Answer
 from relance.cli.params import MOMENT, TABLE
 from relance.cli.policies import KINDS
 from relance.cli.run_texts import html_option, record_answer
@@ -96,8 +97,9 @@ def _runs_answer(found: Sequence[RunEntry]) -> Answer:
         ]
         for each in found
     ]
-    headings = ["RUN", "STATE", "STARTED", "TOOK", "BY", "POLICY", ""]
-    return Answer({"runs": entries}, [Grid(headings, rows, frozenset({"TOOK"}), "no policy runs yet")])
+    headings = ["RUN", "STATE", "STARTED", "TOOK", "BY", "POLICY", "MESSAGE"]
+    grid = Grid(headings, rows, frozenset({"TOOK"}), "no policy runs yet", frozenset({"MESSAGE"}))
+    return Answer({"runs": entries}, [grid])
 
 
 def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
@@ -133,9 +135,8 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
         for each in found
     ]
     headings = ["AT", "TABLE", "ACTION", "OUTCOME", "ROWS", "SIZE", "BY", "WHY"]
-    return Answer(
-        {"actions": entries}, [Grid(headings, rows, frozenset({"ROWS", "SIZE"}), "no matching actions")]
-    )
+    grid = Grid(headings, rows, frozenset({"ROWS", "SIZE"}), "no matching actions", frozenset({"WHY"}))
+    return Answer({"actions": entries}, [grid])
 
 
 @click.command(cls=Command)

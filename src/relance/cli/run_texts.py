@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ import click
 
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Grid, Part
+from relance.cli.grids import Grid
+from relance.cli.output import Answer, Part
 from relance.cli.words import id_text, listed
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def record_answer(record: RunRecord, *, html: str | None = None, actions: bool =
     text: list[Part] = [found.headline]
     if found.message:
         text.append(found.message)
-    text += ["", Grid(["", ""], [list(each) for each in found.about]), "", _grid(found.total_rows)]
+    text += ["", _about(found.about), "", _grid(found.total_rows)]
     if found.kinds:
         text += ["", _grid(found.kind_rows)]
     if actions and record.actions:
@@ -43,6 +45,10 @@ def record_answer(record: RunRecord, *, html: str | None = None, actions: bool =
         text += ["", f"report written to {html}"]
     result = {"record": to_json(record), "html": html}
     return Answer(result, text, _problem(record))
+
+
+def _about(facts: Sequence[tuple[str, str]]) -> Grid:
+    return Grid(["NAME", "VALUE"], facts, prose=frozenset({"VALUE"}), header=False)
 
 
 def _grid(rows: tuple[tuple[str, ...], ...]) -> Grid:

@@ -34,6 +34,7 @@ class State:
     root: str | None = None
     config: str | None = None
     json: bool = False
+    vertical: bool = False
     debug: bool = False
     quiet: bool = False
     """Print no warnings: a shell is completing a word."""
