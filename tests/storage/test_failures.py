@@ -11,7 +11,7 @@ import pytest
 from relance import errors
 from relance.locations import parse_root
 from relance.storage.connect import connect
-from relance.storage.failures import StoreSettingsError, error_for_text
+from relance.storage.failures import error_for_text
 
 WRONG_REGION = (
     b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AuthorizationHeaderMalformed</Code><Message>'
@@ -44,7 +44,7 @@ def endpoint() -> Iterator[str]:
 def test_bucket_in_another_region_names_the_setting(endpoint: str) -> None:
     keys = {"access_key_id": "some-access-key", "secret_access_key": "some-secret-key"}
     options = {"endpoint": endpoint, "allow_http": "true", **keys}
-    with pytest.raises(StoreSettingsError, match="storage option region") as raised:
+    with pytest.raises(errors.InvalidInputError, match="storage option region") as raised:
         connect(parse_root("s3://bucket/lake"), options).storage.list_level("")
     assert "RELANCE_STORAGE_REGION" in raised.value.hint
 
@@ -55,15 +55,15 @@ def test_bucket_in_another_region_names_the_setting(endpoint: str) -> None:
         (
             "Generic S3 error: Received redirect without LOCATION, this normally indicates an incorrectly "
             "configured region",
-            StoreSettingsError,
+            errors.InvalidInputError,
             "region",
         ),
         (
             "Error performing GET http://h:9/b/k in 167.72µs - HTTP error: builder error",
-            StoreSettingsError,
+            errors.InvalidInputError,
             "allow_http",
         ),
-        ("request valid: InvalidUri(InvalidUri(InvalidFormat))", StoreSettingsError, "endpoint"),
+        ("request valid: InvalidUri(InvalidUri(InvalidFormat))", errors.InvalidInputError, "endpoint"),
         (
             "Error performing PUT http://169.254.169.254/latest/api/token in 3s - HTTP error: "
             "error sending request",

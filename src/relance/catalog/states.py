@@ -573,8 +573,9 @@ def _damaged(body: bytes, name: str) -> InvalidTableStateError:
     start = repr(body[:40].decode("utf-8", errors="replace"))
     return InvalidTableStateError(
         f"corrupt arbiter of table id '{name}' ({len(body)} bytes, starting with {start}). "
-        "Nothing was changed; run scrub() for repair options"
-    )
+        "Nothing was changed",
+        hint="list repair options: relance scrub",
+    ).saying("; run scrub() for repair options")
 
 
 def _base36(value: int | None) -> str:

@@ -95,7 +95,7 @@ def _without_empty_prose(grid: Grid) -> Grid:
         heading not in grid.prose or any(row[number] for row in grid.rows)
         for number, heading in enumerate(grid.headings)
     ]
-    if all(said):
+    if all(said) or not any(said):
         return grid
     rows = [list(compress(row, said)) for row in grid.rows]
     return replace(grid, headings=list(compress(grid.headings, said)), rows=rows)

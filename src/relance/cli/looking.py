@@ -276,10 +276,7 @@ def status(state: State, table: Id) -> Answer:
     if isinstance(found, Exists):
         return Answer({"table": name, "status": "exists"}, [f"{name} exists"])
     if isinstance(found, SoftDeleted):
-        text = (
-            f"{name} was dropped on {moment(found.deleted_at)} ({found.state}); "
-            f"its retention period ends on {moment(found.purge_after)}"
-        )
+        text = f"{name} was dropped on {moment(found.deleted_at)} ({found.state}){_period(found.purge_after)}"
         return Answer(
             {"status": "dropped", **dropped_fields(found)},
             [text, f"to restore it: relance undrop {in_shell(table)}"],
@@ -292,6 +289,12 @@ def status(state: State, table: Id) -> Answer:
         4,
     )
     return Answer({"table": name, "status": "not found"}, [], missing)
+
+
+def _period(end: datetime | None) -> str:
+    if end is None:
+        return ""
+    return f"; its retention period {'ended' if end <= datetime.now(UTC) else 'ends'} on {moment(end)}"
 
 
 @click.command(cls=Command)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_FIRST = 5_000
+"""Tables among which a name is looked for that is like a misspelled one."""
+
 
 class IdType(click.ParamType[Any]):
     """An id such as prod.analytics.users; names with a dot in backticks. Completed from the catalog."""
@@ -57,6 +60,14 @@ def all_table_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
     from relance.identifiers import DELIMITER
 
     return [tuple(each.split(DELIMITER)) for each in catalog.list_all_tables({}).tables]
+
+
+def first_table_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
+    """Return the ids of visible tables, but not of an endless number of them."""
+    from relance.identifiers import DELIMITER
+
+    found = catalog.list_all_tables({"limit": _FIRST}).tables
+    return [tuple(each.split(DELIMITER)) for each in found]
 
 
 def all_namespace_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:

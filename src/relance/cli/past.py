@@ -150,6 +150,6 @@ def report(state: State, name: str | None, *, html: str | None) -> Answer:
     record = run_record(state.catalog, name)
     if record is None:
         what = f"run {name} not found" if name else "no policy runs yet"
-        raise CliError(what, "list the runs: relance history; start one: relance run POLICY", Exit.NOT_FOUND)
+        raise CliError(what, "list the runs: relance history; start one: relance run", Exit.NOT_FOUND)
     answer = record_answer(record, html=html)
     return Answer(answer.result, answer.text)  # the report of a failed run is itself a success

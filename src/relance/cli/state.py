@@ -80,7 +80,7 @@ class State:
         if catalog is None or is_missing:
             raise CliError(
                 f"folder {root.path} not found (set by {self.lake.named_by})",
-                "check the path; to create a catalog: relance create-namespace or relance import",
+                "check the path; to create a catalog, import a table: see relance import --help",
                 Exit.NOT_FOUND,
             )
         return catalog
@@ -95,12 +95,11 @@ class State:
         if self.debug:
             sys.stderr.write(printable(details_of(error, self.redact), keep="\n"))
         ids = self.ids if about is None else (about,)
-        return failure_of(error, self.redact, ids=ids, advise=self._advice)
+        return failure_of(error, self.redact, ids=ids, command=self.command, advise=self._advice)
 
     def _advice(self, error: RelanceError, ids: Sequence[Id]) -> Advice | None:
-        if not ids or "catalog" not in vars(self):
-            return None
-        return advice_on(error, self.catalog, self.command, ids)
+        opened = vars(self).get("catalog") or vars(self).get("new_catalog")
+        return None if not ids or opened is None else advice_on(error, opened, self.command, ids)
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets in the properties of the catalog and of Spark."""

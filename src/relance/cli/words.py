@@ -24,7 +24,7 @@ def id_text(parts: Sequence[str]) -> str:
 
 
 def in_shell(parts: Sequence[str]) -> str:
-    """Return an id quoted for a shell, which would otherwise run the text between backticks."""
+    """Return an id quoted for a shell."""
     return shlex.quote(id_text(parts))
 
 

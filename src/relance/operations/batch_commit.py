@@ -166,7 +166,7 @@ def _reserved(context: Context, manifest: Manifest, declared: Sequence[_Declare]
     """Write the files of declared tables first; they go again unless the rows that lead to them are there."""
     try:
         for each in declared:
-            row = manifest.latest().get([str(each.table_id)]).get(str(each.table_id))
+            row = manifest.latest().get([each.table_id.object_id]).get(each.table_id.object_id)
             if row is not None and row.is_reviving:
                 end_row_create(context, row)
             _declared_row(context, manifest.latest(), each)
@@ -208,13 +208,13 @@ def _rows_change(
 
 
 def _declared_row(context: Context, snapshot: Snapshot, new: _Declare) -> Change:
-    row = Row(str(new.table_id), ObjectType.TABLE, new.directory, dict(new.properties))
+    row = Row(new.table_id.object_id, ObjectType.TABLE, new.directory, dict(new.properties))
     return free_name(context, snapshot, new.table_id.parts, row)
 
 
 def _leaving_row(context: Context, snapshot: Snapshot, table_id: TableId) -> Row:
     found = find_in(context, snapshot, table_id)
-    row = snapshot.get([str(table_id)]).get(str(table_id))
+    row = snapshot.get([table_id.object_id]).get(table_id.object_id)
     if row is None:
         raise not_found(context, NameState(table_id, snapshot, None, found.home, ()))
     return row

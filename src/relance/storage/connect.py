@@ -13,10 +13,10 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from relance.config import StorageOptions
-from relance.errors import InvalidTableStateError
+from relance.errors import InvalidInputError, InvalidTableStateError
 from relance.forks import ProcessLock
 from relance.locations import Root, Scheme
-from relance.storage.failures import StoreSettingsError, first_line
+from relance.storage.failures import SETTINGS_HINT, first_line
 from relance.storage.local_disk import LocalDiskStorage
 from relance.storage.object_store import ObjectStoreStorage
 from relance.storage.options import SplitOptions, split_options
@@ -64,7 +64,7 @@ def connect(root: Root, options: Mapping[str, str]) -> Connection:
     """Return the backend for `root`. Nothing is requested from the store yet.
 
     Raises:
-        StoreSettingsError: the value of an option is not accepted.
+        InvalidInputError: the value of an option is not accepted.
     """
     split = split_options(root.scheme, options)
     if root.scheme is Scheme.FILE:
@@ -95,9 +95,8 @@ def _open_store(root: Root, split: SplitOptions) -> ObjectStore:
         )
     except (BaseError, ValueError) as cause:
         StorageOptions(split.lance).hide_in(cause)
-        raise StoreSettingsError(
-            f"invalid storage options for {root.uri}: {first_line(str(cause))}"
-        ) from cause
+        what = f"invalid storage options for {root.uri}: {first_line(str(cause))}"
+        raise InvalidInputError(what, hint=SETTINGS_HINT) from cause
 
 
 _ephemeral: dict[tuple[int, str], str] = {}

@@ -10,12 +10,7 @@ import re
 
 from relance import errors
 
-
-class StoreSettingsError(errors.InvalidInputError):
-    """A storage option is missing or wrong; the message names it."""
-
-    hint = "correct the option under [storage] in relance.toml, or its RELANCE_STORAGE_ variable"
-
+SETTINGS_HINT = "correct the option under [storage] in relance.toml, or its RELANCE_STORAGE_ variable"
 
 _Meaning = tuple[type[errors.RelanceError], str]
 """Our error, and what to do."""
@@ -71,10 +66,18 @@ _WRONG_REGION = "the bucket is in another region: set the storage option region 
 _NO_HTTP = "the endpoint is not encrypted: use https://, or set the storage option allow_http to true"
 _NO_URL = "the storage option endpoint must begin with https:// or http://"
 
+_MISSING = (
+    "a file of the table is missing: another client may have removed this version, so retry; otherwise "
+    "restore the file from a backup"
+)
+
 _HINTS = {
     _NO_CREDENTIALS: (
         "set them in the environment, such as RELANCE_STORAGE_ACCESS_KEY_ID and "
         "RELANCE_STORAGE_SECRET_ACCESS_KEY"
+    ),
+    **dict.fromkeys(
+        (_DAMAGE, _MISSING), "restore the file from a backup; to give the table up: relance drop TABLE"
     ),
     _NO_BUCKET: "create the bucket, or correct the root",
     _WRONG_REGION: "set region under [storage] in relance.toml, or RELANCE_STORAGE_REGION",
@@ -98,15 +101,21 @@ _BY_TEXT: tuple[tuple[re.Pattern[str], _Meaning], ...] = tuple(
         (
             r"AuthorizationHeaderMalformed|PermanentRedirect|301 Moved|redirect without LOCATION"
             r"|incorrectly configured region|resolve (the )?bucket region|IllegalLocationConstraint",
-            StoreSettingsError,
+            errors.InvalidInputError,
             _WRONG_REGION,
         ),
-        (r"http://\S+ in \S+ - HTTP error: builder error", StoreSettingsError, _NO_HTTP),
-        (r"InvalidUri", StoreSettingsError, _NO_URL),
+        (r"http://\S+ in \S+ - HTTP error: builder error", errors.InvalidInputError, _NO_HTTP),
+        (r"InvalidUri", errors.InvalidInputError, _NO_URL),
         (
             r"NoSuchBucket|ContainerNotFound",
             errors.InvalidInputError,
             _NO_BUCKET,
+        ),
+        (
+            r"not found: \S*/(data|_deletions|_indices)/"
+            r"|location \S*/(data|_deletions|_indices)/\S+ not found",
+            errors.StorageError,
+            _MISSING,
         ),
         (
             r"403 Forbidden|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|Permission denied",

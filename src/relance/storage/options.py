@@ -15,7 +15,7 @@ from datetime import timedelta
 from relance.config import StorageOptions
 from relance.errors import InvalidInputError
 from relance.locations import Scheme
-from relance.storage.failures import StoreSettingsError
+from relance.storage.failures import SETTINGS_HINT
 
 _CLIENT_KEYS = frozenset(
     {
@@ -182,7 +182,8 @@ def split_options(scheme: Scheme, options: Mapping[str, str]) -> SplitOptions:
                 f"storage option {key!r} contains a line break or other control character"
             )
         if name in _URL_KEYS and not value.lower().startswith(("https://", "http://")):
-            raise StoreSettingsError(f"storage option {key!r} must begin with https:// or http://")
+            what = f"storage option {key!r} must begin with https:// or http://"
+            raise InvalidInputError(what, hint=SETTINGS_HINT)
         if plain.setdefault(name, value) != value:
             raise InvalidInputError(f"storage option {key!r} is set twice with different values")
     return SplitOptions(

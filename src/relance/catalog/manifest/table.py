@@ -536,8 +536,9 @@ class LanceManifest:
                 withdrawn = self._withdraw(change, removed, left)
             except RelanceError as cause:
                 raise OutcomeUnknownError(
-                    f"{failure.detail}, and the change could not be withdrawn: {cause.detail}; run scrub()"
-                ) from cause
+                    f"{failure.detail}, and the change could not be withdrawn: {cause.detail}",
+                    hint="list repair options: relance scrub",
+                ).saying("; run scrub()") from cause
             if withdrawn:
                 raise ManifestConflictError(failure.detail) from failure
 

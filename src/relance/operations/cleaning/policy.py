@@ -72,8 +72,11 @@ class CleanupPolicy:
         if tagged and self.error_if_tagged_old_versions:
             named = ", ".join(f"'{tag}' (version {version})" for tag, version in tagged.items())
             raise InvalidTableStateError(
-                f"some of the versions to remove are tagged: {named}; delete the tags, keep more "
-                "versions, or pass error_if_tagged_old_versions=False to keep the tagged ones"
+                f"some of the versions to remove are tagged: {named}",
+                hint="delete the tags, keep more versions, or pass --skip-tagged to keep the tagged ones",
+            ).saying(
+                "; delete the tags, keep more versions, or pass "
+                "error_if_tagged_old_versions=False to keep the tagged ones"
             )
         return sorted(set(old) - set(tagged.values()))
 
