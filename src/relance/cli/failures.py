@@ -172,6 +172,7 @@ _KINDS = {
     Exit.NOT_FOUND: "NotFound",
     Exit.FAILED: "Failed",
     Exit.CONFLICT: "Conflict",
+    Exit.INTERRUPTED: "Interrupted",
 }
 
 _OUTPUT_FULL = "free up space where the output goes; the command itself completed"

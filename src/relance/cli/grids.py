@@ -17,7 +17,7 @@ GAP = "…"
 """Stands for the columns that were left out at its place."""
 
 _BETWEEN = "  "
-_LEAST = 24
+_LEAST = 16
 """Minimum width of a column of prose."""
 
 
@@ -110,16 +110,11 @@ def _fitting(least: Sequence[int], keep: Sequence[bool], width: int) -> Sequence
     """Return the columns to show: the first, those to keep, then as many as fit from both ends."""
     if sum(least) + len(_BETWEEN) * (len(least) - 1) <= width:
         return range(len(least))
-    room = width - least[0] - len(_BETWEEN + GAP)
     chosen = {0}
 
     def take(number: int) -> bool:
-        nonlocal room
-        # A column that stands alone between two gaps costs a gap more.
-        cost = least[number] + len(_BETWEEN) + (len(_BETWEEN + GAP) if keep[number] else 0)
-        if number in chosen or cost > room:
-            return number in chosen
-        room -= cost
+        if number not in chosen and _total(least, sorted({*chosen, number})) > width:
+            return False
         chosen.add(number)
         return True
 
@@ -138,14 +133,19 @@ def _fitting(least: Sequence[int], keep: Sequence[bool], width: int) -> Sequence
     return sorted(chosen)
 
 
+def _total(widths: Sequence[int], chosen: Sequence[int]) -> int:
+    """Return the width of a line of the chosen columns and the gaps between them."""
+    gaps = sum(after - before > 1 for before, after in _neighbours(chosen, len(widths)))
+    columns = sum(widths[number] for number in chosen) + len(_BETWEEN) * (len(chosen) - 1)
+    return columns + gaps * len(_BETWEEN + GAP)
+
+
 def _stretched(
     natural: Sequence[int], least: Sequence[int], chosen: Sequence[int], width: int
 ) -> Sequence[int]:
     """Give the room that is left to the columns of prose, which want it."""
     widths = list(least)
-    gaps = sum(after - before > 1 for before, after in _neighbours(chosen, len(least)))
-    used = sum(least[number] for number in chosen) + len(_BETWEEN) * (len(chosen) - 1)
-    room = width - used - gaps * len(_BETWEEN + GAP)
+    room = width - _total(least, chosen)
     wanting = sorted((natural[number] - least[number], number) for number in chosen)
     for place, (more, number) in enumerate(wanting):
         given = min(more, max(0, room) // (len(wanting) - place))

@@ -17,7 +17,7 @@ from relance.cli.output import Answer, Branch, Part
 from relance.cli.params import ANY, NAMESPACE, TABLE, all_namespace_ids, all_table_ids
 from relance.cli.sizes import SIZE_HEADINGS, Size, sizes_of
 from relance.cli.state import State, pass_state
-from relance.cli.words import id_text, in_shell, moment
+from relance.cli.words import id_text, in_shell, moment, moment_cell
 
 if TYPE_CHECKING:
     from lance_namespace import DescribeTableResponse
@@ -120,14 +120,14 @@ def _list_dropped(catalog: DirectoryNamespace, namespace: Id | None, *, sizes: b
         if namespace is None or each.id[: len(namespace)] == namespace
     ]
     grid = Grid(
-        ["NAME", "STATE", "VERSION", "DROPPED", "PURGE AFTER", "DELETION ID"],
+        ["NAME", "STATE", "VERSION", "DROPPED (UTC)", "PURGE AFTER (UTC)", "DELETION ID"],
         [
             [
                 id_text(each.id),
                 each.state,
                 count(each.version or None),
-                moment(each.deleted_at),
-                moment(each.purge_after),
+                moment_cell(each.deleted_at),
+                moment_cell(each.purge_after),
                 each.deletion_id,
             ]
             for each in found
@@ -317,9 +317,9 @@ def versions(state: State, table: Id, *, limit: int | None) -> Answer:
         }
         for each in found
     ]
-    rows = [[count(each["version"]), moment(each["at"]), ", ".join(each["tags"])] for each in entries]  # type: ignore[arg-type]  # the values of a mixed dictionary
+    rows = [[count(each["version"]), moment_cell(each["at"]), ", ".join(each["tags"])] for each in entries]  # type: ignore[arg-type]  # the values of a mixed dictionary
     grid = Grid(
-        ["VERSION", "CREATED", "TAGS"], rows, frozenset({"VERSION"}), "no versions", frozenset({"TAGS"})
+        ["VERSION", "CREATED (UTC)", "TAGS"], rows, frozenset({"VERSION"}), "no versions", frozenset({"TAGS"})
     )
     return Answer({"table": id_text(table), "versions": entries}, [grid])
 

@@ -97,12 +97,13 @@ def print_failure(failure: Failure) -> None:
     """Print the message and the hint of an error to standard error."""
     console = console_on(sys.stderr)
     for label, style, text in (("error: ", "bold red", failure.what), (" hint: ", "bold", failure.to_do)):
-        console.print(_styled(label, style), _styled(printable(text)), sep="")
+        # The terminal breaks long lines: what it breaks can still be copied as one command.
+        console.print(_styled(label, style), _styled(printable(text)), sep="", soft_wrap=True)
 
 
 def note(text: str) -> None:
     """Print a line to standard error."""
-    console_on(sys.stderr).print(_styled(printable(text)))
+    console_on(sys.stderr).print(_styled(printable(text)), soft_wrap=True)
 
 
 def console_on(stream: TextIO) -> Console:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relance.amounts import count, in_bytes
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
 from relance.cli.grids import Grid
@@ -15,6 +16,7 @@ from relance.cli.output import Answer, Part
 from relance.cli.words import id_text, listed
 
 if TYPE_CHECKING:
+    from relance.maintenance.work import Estimate
     from relance.policy.records import ActionRecord, RunRecord
 
 _ACTIONS = 30
@@ -37,7 +39,8 @@ def record_answer(record: RunRecord, *, html: str | None = None, actions: bool =
     if found.kinds:
         text += ["", _grid(found.kind_rows)]
     if actions and record.actions:
-        text += ["", *_listed(record)]
+        plan = _listed(record)
+        text += ["", *plan] if plan else []
     failed = [f"failed: {_action(each)}: {each.error}" for each in found.failures]
     text += ["", *listed(failed)] if failed else []
     if html is not None:
@@ -57,15 +60,38 @@ def _grid(rows: tuple[tuple[str, ...], ...]) -> Grid:
 
 
 def _listed(record: RunRecord) -> list[Part]:
-    """Return the actions that a run did, or would do."""
-    chosen = [each for each in record.actions if each.planned is not None or each.effect is not None]
+    """Return the actions that a run would do, with what each of them would change and why."""
+    from relance.policy.records import Outcome
+
     rows = [
-        [each.action.kind.value, id_text(each.action.table), each.action.rule, each.action.why]
-        for each in chosen
+        [
+            each.action.kind.value,
+            id_text(each.action.table),
+            *_figures(each.planned),
+            each.action.rule,
+            each.action.why,
+        ]
+        for each in record.actions
+        if each.outcome is Outcome.PLANNED
     ]
+    if not rows:
+        return []
     rest = len(rows) - _ACTIONS
-    grid = Grid(["ACTION", "TABLE", "RULE", "WHY"], rows[:_ACTIONS])
+    headings = ["ACTION", "TABLE", "ROWS", "FILES", "SIZE", "RULE", "WHY"]
+    numbers = frozenset({"ROWS", "FILES", "SIZE"})
+    grid = Grid(headings, rows[:_ACTIONS], numbers, prose=frozenset({"WHY"}), keep=numbers | {"TABLE"})
     return [grid, *([f"… and {rest} more; --json lists them all"] if rest > 0 else [])]
+
+
+def _figures(planned: Estimate | None) -> list[str]:
+    """Return rows, files and bytes as cells; those that an action does not change are empty."""
+    if planned is None:
+        return ["", "", ""]
+    return [
+        count(planned.rows) if planned.rows else "",
+        count(planned.files) if planned.files else "",
+        in_bytes(planned.bytes) if planned.bytes else "",
+    ]
 
 
 def _action(each: ActionRecord) -> str:

@@ -33,6 +33,11 @@ def moment(when: datetime | None) -> str:
     return "-" if when is None else when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def moment_cell(when: datetime | None) -> str:
+    """Return a time for a column whose heading names the zone."""
+    return moment(when).removesuffix(" UTC")
+
+
 def listed(names: Sequence[str], *, most: int = _SHOWN) -> list[str]:
     """Return the first names, and how many more there are."""
     rest = len(names) - most

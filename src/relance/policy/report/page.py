@@ -17,6 +17,7 @@ _ALLOWED = f"default-src 'none'; style-src {STYLE_SOURCE}; img-src data:; base-u
 _STATES: dict[RunState | Unknown, str] = {
     RunState.PLANNED: "○ dry run",
     RunState.RUNNING: "… in progress or interrupted",
+    RunState.INTERRUPTED: "✗ interrupted",
     RunState.DONE: "✓ done",
     RunState.FAILED: "✗ some actions failed",
     RunState.REFUSED: "✗ refused",

@@ -27,6 +27,12 @@ KIND_NAMES: dict[AnyKind, str] = {
 }
 
 
+_UNFINISHED: dict[object, str] = {
+    RunState.RUNNING: "In progress or interrupted: ",
+    RunState.INTERRUPTED: "Interrupted: ",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class KindFigures:
     """All actions of one kind together; of a dry run, what they would do."""
@@ -34,7 +40,7 @@ class KindFigures:
     kind: AnyKind
     actions: int
     tables: int
-    """Different ones; the root counts as one."""
+    """Different ones, without the root."""
     done: int
     nothing: int
     failed: int
@@ -101,7 +107,7 @@ def summary(record: RunRecord) -> Summary:
         message=record.message,
         about=_about(record),
         totals=_totals(record.before, record.after),
-        kinds=kinds,
+        kinds=tuple(each for each in kinds if each.nothing < each.actions or not is_planned_only(record)),
         failures=tuple(each for each in record.actions if each.outcome is Outcome.FAILED),
         unreadable=(record.after or record.before).unreadable,
         planned_only=is_planned_only(record),
@@ -167,7 +173,7 @@ def _figures(kind: AnyKind, records: list[ActionRecord], *, would: bool) -> Kind
     return KindFigures(
         kind=kind,
         actions=len(records),
-        tables=len({each.action.table for each in records}),
+        tables=_tables(records),
         done=outcomes.count(Outcome.DONE),
         nothing=outcomes.count(Outcome.NOTHING),
         failed=outcomes.count(Outcome.FAILED),
@@ -180,10 +186,17 @@ def _figures(kind: AnyKind, records: list[ActionRecord], *, would: bool) -> Kind
     )
 
 
+def _tables(records: Iterable[ActionRecord]) -> int:
+    """Return how many tables actions are about; those on the root as a whole are about none."""
+    return len({each.action.table for each in records if each.action.table})
+
+
 def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
-    outcomes = [each.outcome for each in record.actions]
+    would = is_planned_only(record)
+    actions_shown = [each for each in record.actions if not (would and each.outcome is Outcome.NOTHING)]
+    outcomes = [each.outcome for each in actions_shown]
     freed = amounts.in_bytes(sum(each.bytes for each in kinds))
-    tables = amounts.plural(len({each.action.table for each in record.actions}), "table")
+    tables = amounts.plural(_tables(actions_shown), "table")
     actions = amounts.plural(len(outcomes), "action")
     if record.state is RunState.REFUSED:
         return f"Refused, nothing was done: {actions} on {tables} would free {freed}."
@@ -202,8 +215,7 @@ def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
     ):
         if outcome in outcomes:
             parts.append(f"{outcomes.count(outcome):,} {words}")
-    unfinished = "In progress or interrupted: " if record.state is RunState.RUNNING else ""
-    return f"{unfinished}{', '.join(parts)}; {freed} freed."
+    return f"{_UNFINISHED.get(record.state, '')}{', '.join(parts)}; {freed} freed."
 
 
 def _about(record: RunRecord) -> tuple[tuple[str, str], ...]:
@@ -252,7 +264,7 @@ def _shown(line: TotalLine, figure: int) -> str:
 
 
 def _kind_cells(each: KindFigures, *, planned_only: bool) -> tuple[str, ...]:
-    first = (kind_name(each.kind), *map(amounts.short_count, (each.tables, each.rows, each.files)))
+    first = (kind_name(each.kind), *map(amounts.short_count, (each.tables or None, each.rows, each.files)))
     if planned_only:
         return (*first, amounts.in_bytes(each.bytes), amounts.in_bytes(each.rewritten))
     failed, took = amounts.short_count(each.failed), amounts.duration(each.duration)
