@@ -29,7 +29,7 @@ recognises errors by it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 from lance_namespace import errors as spec
 
@@ -43,22 +43,14 @@ class RelanceError(spec.LanceNamespaceError):
     hint: str = "this is a bug: run the command again with --debug and report the output"
     """What to do next, in the words of the command line."""
 
-    in_python: str = ""
-    """The end of the text for callers in Python, who call methods where others use commands."""
-
     def __init__(self, detail: str, *, hint: str | None = None) -> None:
         super().__init__(f"{self.prefix}{detail}")
         self.detail = detail
         if hint is not None:
             self.hint = hint
 
-    def saying(self, in_python: str) -> Self:
-        """End the text for callers in Python with the calls that help, and return the error."""
-        self.in_python = in_python
-        return self
-
     def __str__(self) -> str:
-        return super().__str__() + self.in_python
+        return super().__str__() + str(vars(self).get("_in_python", ""))
 
     @property
     def spec_code(self) -> int:
@@ -66,8 +58,17 @@ class RelanceError(spec.LanceNamespaceError):
         return int(self.code)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        own = {name: vars(self)[name] for name in ("hint", "exit_code", "in_python") if name in vars(self)}
+        own = {name: vars(self)[name] for name in ("hint", "exit_code", "_in_python") if name in vars(self)}
         return (type(self), (self.detail,), own)
+
+
+_E = TypeVar("_E", bound=RelanceError)
+
+
+def for_python(error: _E, calls: str) -> _E:
+    """End the text of an error with the calls that help callers in Python, who do not use commands."""
+    vars(error)["_in_python"] = calls
+    return error
 
 
 class UnsupportedOperationError(RelanceError, spec.UnsupportedOperationError):

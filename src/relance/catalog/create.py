@@ -18,11 +18,9 @@ from relance.catalog.arbiter import (
     Claim,
     HomeState,
     Lease,
-    NameTakenError,
     SwapLostError,
     after_effect,
     begin_lease,
-    busy,
     control_of,
     delete_mark,
     end_create,
@@ -31,14 +29,16 @@ from relance.catalog.arbiter import (
     home_state,
     is_same,
     move_row,
+    refuse_purging,
     row_at,
     settle,
     swap_file,
     swap_row,
     sync,
+    too_busy,
 )
 from relance.catalog.context import Context
-from relance.catalog.drop import drop_home
+from relance.catalog.drop import publish
 from relance.catalog.layout import (
     Bodies,
     NameSnapshot,
@@ -90,6 +90,7 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
+    for_python,
 )
 from relance.identifiers import TableId, shell_id
 from relance.lance_io import CreateMode, NewTable, StagedData, VersionTakenError, WrittenData
@@ -140,7 +141,7 @@ def create(context: Context, new: NewTable, mode: CreateMode, snapshot: Snapshot
         if created is not None:
             return created
         snapshot = None
-    raise _too_busy(new.table_id)
+    raise too_busy(new.table_id)
 
 
 def _create_once(
@@ -255,8 +256,7 @@ def place_to_write(context: Context, table_id: TableId) -> tuple[str | None, str
         generation = place.generation
         return (None, None) if generation is None else (generation.directory, generation.control.nonce)
     home = place.home
-    if home.situation is Situation.PURGING and home.marked is not None:
-        raise busy(context, home.name, home.marked)
+    refuse_purging(context, home)
     if home.is_live and home.deregistered:
         raise already_exists(context, home)
     refuse_occupied(context, table_id)
@@ -290,26 +290,32 @@ def already_exists(context: Context, home: NameSnapshot) -> TableAlreadyExistsEr
     name = f"table id '{home.name}'"
     if home.is_live and home.deregistered:
         typed = shell_id([home.name])
-        return TableAlreadyExistsError(
-            f"{name} is deregistered",
-            hint=f"restore it: relance register {typed} {home.directory}; or remove it: relance drop {typed}",
-        ).saying(
-            f": restore it with register_table (location '{home.directory}') or remove it with drop_table"
+        return for_python(
+            TableAlreadyExistsError(
+                f"{name} is deregistered",
+                hint=f"restore it: relance register {typed} {home.directory}; or remove it: relance drop "
+                f"{typed}",
+            ),
+            f": restore it with register_table (location '{home.directory}') or remove it with drop_table",
         )
     generation = generation_at_home(context, home)
     if generation is not None:
-        return TableAlreadyExistsError(
-            f"{name} {why_hidden(context, generation)}",
-            hint=f"restore it: relance undrop {shell_id([home.name])}; or replace it with a create",
-        ).saying(
+        return for_python(
+            TableAlreadyExistsError(
+                f"{name} {why_hidden(context, generation)}",
+                hint=f"restore it: relance undrop {shell_id([home.name])}; or replace it with a create",
+            ),
             f": undrop_table(['{home.name}']); alternatively, replace it with create_table or delete "
-            f"it permanently with purge_table(['{home.name}'], force=True)"
+            f"it permanently with purge_table(['{home.name}'], force=True)",
         )
     if home.only_declared:
-        return TableAlreadyExistsError(
-            f"{name} is already declared",
-            hint=f"write rows to it, or remove it: relance drop {shell_id([home.name])}",
-        ).saying(": write to its location, create it with create_table, or remove it with drop_table")
+        return for_python(
+            TableAlreadyExistsError(
+                f"{name} is already declared",
+                hint=f"write rows to it, or remove it: relance drop {shell_id([home.name])}",
+            ),
+            ": write to its location, create it with create_table, or remove it with drop_table",
+        )
     return TableAlreadyExistsError(name)
 
 
@@ -319,13 +325,8 @@ def _settle_home(context: Context, home: NameSnapshot) -> bool:
     Raises:
         ConcurrentModificationError: a purge is under way.
     """
-    if home.marked is not None and home.marked.state is State.PURGING:
-        raise busy(context, home.name, home.marked)
+    refuse_purging(context, home)
     return (state_of(home.marked) is State.REVIVING and not home.is_live) or settle(context, home)
-
-
-def _too_busy(table_id: TableId) -> ConcurrentModificationError:
-    return ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
 
 
 # In the home directory.
@@ -463,7 +464,7 @@ def commit_next(
             if not may_go_on():
                 context.tables.discard(staged)
                 return None
-        raise _too_busy(new.table_id)
+        raise too_busy(new.table_id)
 
 
 def _write_properties(
@@ -481,18 +482,8 @@ def _write_properties(
 
 
 def _publish(context: Context, place: _Place, name: str, properties: dict[str, str]) -> dict[str, str]:
-    """Have the manifest show a table in its home directory, and return its properties.
-
-    Raises:
-        NameTakenError: another object got the name meanwhile; the table was dropped again.
-    """
     state = HomeState(visible=True, hidden=False)
-    try:
-        shown = sync(context, name, place.snapshot, state, properties=properties or None)
-    except NameTakenError:
-        with suppress(RelanceError):  # another client did so
-            drop_home(context, name, None)
-        raise
+    shown = publish(context, name, place.snapshot, state, properties or None)
     return dict(properties) if context.manifest is None else shown
 
 
@@ -668,7 +659,7 @@ def _overwrite_home(context: Context, place: _Place, home: NameSnapshot, new: Ne
         context,
         staged,
         lambda: swap_file(context, name, writing(marked, token, context.timing), over=marked),
-        lambda claim: _withdraw(context, name, claim),
+        lambda claim: withdraw(context, name, claim),
         lambda: _end_overwrite(context, home, token),
     )
     with held if guarded else nullcontext() as claim:
@@ -687,7 +678,7 @@ def _overwrite_home(context: Context, place: _Place, home: NameSnapshot, new: Ne
     with after_effect(name, "was written"):
         _write_properties(context, new, home.directory, new.properties, lease)
         if claim is not None:
-            _withdraw(context, name, claim)
+            withdraw(context, name, claim)
         if new.properties and context.manifest is None:
             properties = dict(new.properties)
         elif new.properties:
@@ -711,10 +702,15 @@ def _end_overwrite(context: Context, home: NameSnapshot, token: str) -> None:
     if tables.committed_version(directory, [token], after=home.version) is None and head is not None:
         timeout = context.timing.commit_timeout
         tables.restore(directory, head.version, token=new_nonce(), timeout=timeout)
-    _withdraw(context, home.name, claim)
+    withdraw(context, home.name, claim)
 
 
-def _withdraw(context: Context, name: str, claim: Marked) -> None:
+def withdraw(context: Context, name: str, claim: Marked) -> None:
+    """End the claim of an overwrite.
+
+    Raises:
+        SwapLostError: another client overruled it.
+    """
     control = claim.control
     done = cleared(undid=control.undid, fence=control.fence, after=control.after)
     swap_file(context, name, done, over=claim)
@@ -885,7 +881,7 @@ def declare(
         directory = _declare_once(context, table_id, properties, check_location)
         if directory is not None:
             return directory
-    raise _too_busy(table_id)
+    raise too_busy(table_id)
 
 
 def _declare_once(
@@ -966,18 +962,20 @@ def _declare_over_tombstone(context: Context, home: NameSnapshot) -> str:
         TableAlreadyExistsError: the table was dropped, or purged a short while ago.
     """
     marked, name = home.marked, home.name
-    if marked is not None and marked.state is State.PURGING:
-        raise busy(context, name, marked)
+    refuse_purging(context, home)
     if marked is None or not is_purged(marked):
         raise already_exists(context, home)
     before = marked.control.before
     began = marked.time if before is None else before.since
     if began is None or context.store_now() < from_seconds(began) + context.timing.late:
-        raise TableAlreadyExistsError(
-            f"table id '{name}' was purged, but a create that started before its drop may still be in "
-            "progress",
-            hint="create the table with rows, or retry in an hour",
-        ).saying(": use create_table, or retry in an hour")
+        raise for_python(
+            TableAlreadyExistsError(
+                f"table id '{name}' was purged, but a create that started before its drop may still be in "
+                "progress",
+                hint="create the table with rows, or retry in an hour",
+            ),
+            ": use create_table, or retry in an hour",
+        )
     require_replace(context.storage, to_do="redeclaring a purged table")
     if marked.state is State.REVIVING:
         Claim(context, name, Lease(context, 0.0), marked).wait()
@@ -985,10 +983,13 @@ def _declare_over_tombstone(context: Context, home: NameSnapshot) -> str:
     control = reviving(marked, new_nonce(), context.timing)
     with _claimed_home(context, name, control, over=marked) as claim:
         if not inspect_name(context, name).is_empty:
-            raise TableAlreadyExistsError(
-                f"table id '{name}' was purged, but new files have appeared since",
-                hint=f"delete them: relance purge {shell_id([name])}; or create the table with rows",
-            ).saying(f": delete them with purge_table(['{name}']), or replace them with create_table")
+            raise for_python(
+                TableAlreadyExistsError(
+                    f"table id '{name}' was purged, but new files have appeared since",
+                    hint=f"delete them: relance purge {shell_id([name])}; or create the table with rows",
+                ),
+                f": delete them with purge_table(['{name}']), or replace them with create_table",
+            )
         put_sign(context.storage, name, DECLARED_SUFFIX)
         lease.require(name)
         create_once(context.storage, table_file(name, RESERVED_FILE), f"reserved {new_nonce()}".encode())

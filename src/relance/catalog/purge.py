@@ -41,6 +41,7 @@ from relance.catalog.arbiter import (
     sync_many,
     takeover_time,
     tidy,
+    too_busy,
     without,
 )
 from relance.catalog.context import Context
@@ -96,6 +97,7 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
     TableNotFoundError,
+    for_python,
 )
 from relance.foreign_json import parse_json
 from relance.identifiers import TableId, why_unusable
@@ -249,7 +251,7 @@ def make_ready(
         if _settle(context, home):
             return _home_ready(context, home, snapshot, force=force)
         home = None
-    raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
+    raise too_busy(name)
 
 
 def _settle(context: Context, home: NameSnapshot) -> bool:
@@ -338,10 +340,13 @@ def _too_early(context: Context, generation: Generation, written: datetime | Non
             f"the retention period of {name} ended on {_second(due)}{because}, within the error of clocks"
         )
         wait = f"retry after {_second(later)}, or "
-    return InvalidTableStateError(
-        detail,
-        hint=f"{wait}pass --force to purge it now",
-    ).saying(": purge it later, or pass force=True to purge it now")
+    return for_python(
+        InvalidTableStateError(
+            detail,
+            hint=f"{wait}pass --force to purge it now",
+        ),
+        ": purge it later, or pass force=True to purge it now",
+    )
 
 
 def _second(moment: datetime) -> str:

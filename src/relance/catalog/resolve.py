@@ -22,6 +22,7 @@ from relance.catalog.arbiter import (
     other_owner,
     row_at,
     settle,
+    too_busy,
     without,
 )
 from relance.catalog.context import FLAT, Context
@@ -50,7 +51,6 @@ from relance.catalog.states import (
     state_of,
 )
 from relance.errors import (
-    ConcurrentModificationError,
     InternalError,
     InvalidInputError,
     InvalidTableStateError,
@@ -59,6 +59,7 @@ from relance.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
     UnsupportedOperationError,
+    for_python,
 )
 from relance.identifiers import DELIMITER, TableId, format_id, parse_namespace_id, shell_id, shown_id
 from relance.locations import (
@@ -309,10 +310,14 @@ def require_directory(row: Row) -> str:
     try:
         return table_location(row.location or "")
     except InvalidInputError as cause:
-        raise TableNotFoundError(
-            f"table id '{shown_id(row.original_id)}' has no valid location in the manifest ({cause.detail})",
-            hint="list repair options: relance scrub",
-        ).saying("; run scrub() for repair options") from cause
+        raise for_python(
+            TableNotFoundError(
+                f"table id '{shown_id(row.original_id)}' has no valid location in the manifest "
+                f"({cause.detail})",
+                hint="list repair options: relance scrub",
+            ),
+            "; run scrub() for repair options",
+        ) from cause
 
 
 def _home_row(manifest: Manifest, name: str) -> Row | None:
@@ -364,10 +369,13 @@ def not_found(context: Context, state: NameState) -> TableNotFoundError:
     except RelanceError:
         return TableNotFoundError(f"table id '{table_id}'")
     if generations:
-        return TableNotFoundError(
-            f"table id '{table_id}' {why_hidden(context, generations[-1])}",
-            hint=f"to restore it: relance undrop {shell_id(table_id.parts)}",
-        ).saying(f": undrop_table({table_id.parts})")
+        return for_python(
+            TableNotFoundError(
+                f"table id '{table_id}' {why_hidden(context, generations[-1])}",
+                hint=f"to restore it: relance undrop {shell_id(table_id.parts)}",
+            ),
+            f": undrop_table({table_id.parts})",
+        )
     if home is not None and (home.situation is Situation.PURGING or is_purged(home.marked)):
         return TableNotFoundError(f"table id '{table_id}' was purged")
     return TableNotFoundError(f"table id '{table_id}'")
@@ -375,10 +383,14 @@ def not_found(context: Context, state: NameState) -> TableNotFoundError:
 
 def deregistered(table_id: TableId) -> TableNotFoundError:
     """Return the error for a table that is deregistered."""
-    return TableNotFoundError(
-        f"table id '{table_id}' is deregistered",
-        hint=f"to restore it: relance register {shell_id(table_id.parts)} {table_directory(table_id.name)}",
-    ).saying(f"; to restore it, call register_table with location '{table_directory(table_id.name)}'")
+    return for_python(
+        TableNotFoundError(
+            f"table id '{table_id}' is deregistered",
+            hint=f"to restore it: relance register {shell_id(table_id.parts)} "
+            f"{table_directory(table_id.name)}",
+        ),
+        f"; to restore it, call register_table with location '{table_directory(table_id.name)}'",
+    )
 
 
 def why_hidden(context: Context, generation: Generation) -> str:
@@ -649,10 +661,13 @@ def refuse_protected(row: Row | None) -> None:
         InvalidTableStateError: it is protected.
     """
     if row is not None and row.is_protected:
-        raise InvalidTableStateError(
-            f"{row.object_type} '{shown_id(row.object_id)}' is protected",
-            hint=f"to allow it: relance unprotect {shell_id(row.parts)}",
-        ).saying(f": unprotect({list(row.parts)}) first")
+        raise for_python(
+            InvalidTableStateError(
+                f"{row.object_type} '{shown_id(row.object_id)}' is protected",
+                hint=f"to allow it: relance unprotect {shell_id(row.parts)}",
+            ),
+            f": unprotect({list(row.parts)}) first",
+        )
 
 
 def require_row(context: Context, snapshot: Snapshot, table_id: TableId) -> Row:
@@ -755,7 +770,7 @@ def free_home(context: Context, snapshot: Snapshot, name: str) -> Change:
         if settle(context, home):
             break
     else:
-        raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
+        raise too_busy(name)
     if home.is_visible:
         raise TableAlreadyExistsError(f"table id '{name}' exists at '{home.directory}'")
     state, rows = home_state(home), home_rows(snapshot, name)
