@@ -92,7 +92,7 @@ from relance.errors import (
     TableNotFoundError,
     UnsupportedOperationError,
 )
-from relance.identifiers import DELIMITER, TableId
+from relance.identifiers import DELIMITER, TableId, shown_id
 from relance.lance_io import TableHead
 from relance.locations import MARKER_SUFFIX
 from relance.storage.ballast import emptying
@@ -316,7 +316,7 @@ def swap_deleted(
 def ttl_at_home(context: Context, row: Row | None, head: TableHead | None) -> timedelta:
     if row is not None and TTL_PROPERTY in row.properties:
         return parse_duration(
-            row.properties[TTL_PROPERTY], what=f"property {TTL_PROPERTY!r} of '{row.object_id}'"
+            row.properties[TTL_PROPERTY], what=f"property {TTL_PROPERTY!r} of '{shown_id(row.object_id)}'"
         )
     text = head.config.get(TTL_CONFIG) if head else None
     return (
@@ -393,7 +393,7 @@ def _drop_row(context: Context, table_id: TableId, ttl: timedelta | None) -> Dro
 
     def plan(snapshot: Snapshot) -> tuple[Change, Dropped]:
         # All that is asked for below, in one query: a snapshot keeps what it found.
-        snapshot.get([str(table_id), *_ids_above(table_id.parts), DROPPED_PREFIX + deletion_id])
+        snapshot.get([table_id.object_id, *_ids_above(table_id.parts), DROPPED_PREFIX + deletion_id])
         row = require_row(context, snapshot, table_id)
         refuse_protected(row)
         directory = require_directory(row)
@@ -426,7 +426,7 @@ def ttl_of(context: Context, snapshot: Snapshot, row: Row) -> timedelta:
     for holder in (row, *(above[object_id] for object_id in ids if object_id in above)):
         text = holder.properties.get(TTL_PROPERTY)
         if text is not None:
-            return parse_duration(text, what=f"property {TTL_PROPERTY!r} of '{holder.object_id}'")
+            return parse_duration(text, what=f"property {TTL_PROPERTY!r} of '{shown_id(holder.object_id)}'")
     return context.timing.drop_ttl
 
 
@@ -451,7 +451,7 @@ def _undrop_row(context: Context, row: Row, target: TableId) -> None:
         )
 
     def plan(snapshot: Snapshot, found: Row) -> Change:
-        return show_row(context, snapshot, found, found.restored(str(target)))
+        return show_row(context, snapshot, found, found.restored(target.object_id))
 
     swap_row(context, row, plan)
 

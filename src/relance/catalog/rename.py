@@ -88,7 +88,7 @@ def _rename_row(context: Context, table_id: TableId, target: TableId) -> None:
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         row = require_row(context, snapshot, table_id)
         require_directory(row)
-        return show_row(context, snapshot, row, row.renamed(str(target))), None
+        return show_row(context, snapshot, row, row.renamed(target.object_id)), None
 
     transact(manifest, plan)
 
@@ -118,7 +118,7 @@ def _rename_home(
         require_replace(context.storage, to_do="renaming a table")
     directory = new_directory(target)
     source = old or Row(name, ObjectType.TABLE, home.directory)
-    row = replace(source.restored(str(target)), location=directory)
+    row = replace(source.restored(target.object_id), location=directory)
     free_name(context, snapshot, row)  # refuses before anything is written
     retention = ttl_at_home(context, old, context.tables.head(home.directory))
     copied: set[str] = set()
@@ -160,7 +160,7 @@ def _hide(
         return None
     deletion_id, deleted_at = new_nonce(), context.clock.now()
     drop_properties(deletion_id, deleted_at, retention)
-    mark = Mark(deleted_at, retention, deletion_id, undid(marked), to=str(target), at=directory)
+    mark = Mark(deleted_at, retention, deletion_id, undid(marked), to=target.object_id, at=directory)
     try:
         put_mark(context, name, mark, over=None)
     except KeyExistsError:
