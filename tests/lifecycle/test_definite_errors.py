@@ -1,8 +1,7 @@
 """A definite error implies no effect: whichever write of a verb the store refuses, on real tables.
 
 The explorer refuses single requests of its scenarios; here each verb meets a store that refuses one write,
-or every write from some moment on, so that nothing can be undone either. A purge is not among them: it
-deletes files one after another, and its result says how many.
+or every write from some moment on, so that nothing can be undone either.
 """
 
 from __future__ import annotations
@@ -57,6 +56,10 @@ def _drop_and_purge(catalog: DirectoryNamespace, path: str) -> object:
     return drop(catalog, path, purge="true")
 
 
+def _purge(catalog: DirectoryNamespace, path: str) -> object:
+    return catalog.purge_table(path.split("/"), force=True)
+
+
 def _undrop(catalog: DirectoryNamespace, path: str) -> object:
     return catalog.undrop_table(path.split("/"))
 
@@ -89,6 +92,7 @@ CASES: list[tuple[Act, Act]] = [
     (_live, _register_over),
     (_dropped, _create),
     (_dropped, declare),
+    (_dropped, _purge),
     (_dropped, _undrop),
     (_dropped, _undrop_as),
     (_purged, _create),

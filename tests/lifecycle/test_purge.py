@@ -22,6 +22,7 @@ from relance.catalog.states import MARGIN, purging, seconds
 from relance.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
+    OutcomeUnknownError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -219,7 +220,8 @@ def test_files_that_cannot_be_deleted_are_reported_and_the_table_stays_claimed(
     substitute(monkeypatch, "storage.delete_below", lambda *_, **__: iter(()), on=type(storage))
     substitute(monkeypatch, "storage.remove_directories", lambda *_, **__: iter(()), on=type(storage))
     results = catalog.purge_tables([["t"]], force=True)
-    assert isinstance(results[0].error, InvalidTableStateError)
+    assert isinstance(results[0].error, OutcomeUnknownError)
+    assert "files remain. Run purge again" in str(results[0].error)
     assert len(results[0].left) == len(_files(catalog, "t")) > 0
     assert not results[0].purged
 

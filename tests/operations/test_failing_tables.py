@@ -17,6 +17,7 @@ from tests.support.mounts import fill, mounted, small_disk
 from tests.support.roots import ROWS, create, drop, ipc, local_place, names
 
 from relance import DirectoryNamespace
+from relance.catalog.purge import interruption_of
 from relance.catalog.repair import Problem
 from relance.errors import PermissionDeniedError, RelanceError, StorageError, StorageFullError
 from relance.maintenance import CleanUp, Compact, maintain
@@ -68,8 +69,10 @@ def test_purge_goes_on_with_other_tables(
         }
     assert (results["a"], results["c"]) == (None, None)
     error, to_do = FAILURES[number]
-    assert isinstance(results["bad"], error)
-    assert to_do in str(results["bad"])
+    failure = results["bad"]
+    assert failure is not None
+    assert isinstance(interruption_of(failure), error)  # some of its files may be gone
+    assert to_do in str(failure)
     (again,) = catalog.purge_tables([["bad"]], force=True)
     assert again.error is None
 

@@ -87,9 +87,14 @@ def after_effect(name: str, effect: str) -> Iterator[None]:
     except OutcomeUnknownError:
         raise
     except RelanceError as failure:
-        raise OutcomeUnknownError(
-            f"table id '{shown_id(name)}' {effect}, but then: {failure.detail}; check its status, then retry"
-        ) from failure
+        raise half_way(name, effect, failure) from failure
+
+
+def half_way(name: str, effect: str, failure: RelanceError) -> OutcomeUnknownError:
+    """Return the error for a verb that failed after it had an effect."""
+    return OutcomeUnknownError(
+        f"table id '{shown_id(name)}' {effect}, but then: {failure.detail}; check its status, then retry"
+    )
 
 
 # The file of a root table.

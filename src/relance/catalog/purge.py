@@ -29,6 +29,7 @@ from relance.catalog.arbiter import (
     delete_marks,
     end_create,
     end_row_create,
+    half_way,
     is_dead,
     is_same,
     move_row,
@@ -94,6 +95,7 @@ from relance.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
     KeyNotFoundError,
+    OutcomeUnknownError,
     RelanceError,
     ServiceUnavailableError,
     TableNotFoundError,
@@ -491,8 +493,14 @@ class _Held:
 
     @property
     def ended(self) -> PurgeResult:
+        """The result; no error of a purge that may have deleted something says that nothing happened."""
         assert self.result is not None  # it was taken to its end
-        return self.result
+        failure = self.result.error
+        if failure is None or not self.deleting or isinstance(failure, OutcomeUnknownError):
+            return self.result
+        error = half_way(str(self.ready.table_id), f"is purged in part ({self.files} files)", failure)
+        error.__cause__ = failure
+        return replace(self.result, error=error)
 
     def add(self, infos: Sequence[ObjectInfo]) -> None:
         """Count files that were deleted, report them and keep to the rate."""
@@ -718,10 +726,9 @@ def _take_away(context: Context, tables: Sequence[_Held]) -> None:
 
     def still_owned(directory: str) -> bool:
         table = left[directory]
-        table.deleting = True
         with _failing([table]):  # it alone: raised from here, the error would stop the others
-            return table.still_ours() and table.claim.is_held()
-        return False
+            table.deleting = table.still_ours() and table.claim.is_held()
+        return table.deleting
 
     told = context.storage.remove_directories(claims, still_owned=still_owned)
     gone: Sequence[str] | None = ()
@@ -1178,6 +1185,12 @@ def _purge_namespaces(context: Context, deleted_before: datetime | None, options
             generation = generation_of_row(row, control)
             if dropped_before(generation, deleted_before):
                 _purge_row(context, make_ready(context, generation, force=False), options)
+
+
+def interruption_of(error: RelanceError) -> RelanceError:
+    """Return what stopped a purge that may have deleted something, or the error itself."""
+    cause = error.__cause__
+    return cause if isinstance(error, OutcomeUnknownError) and isinstance(cause, RelanceError) else error
 
 
 def sum_up(results: list[PurgeResult]) -> PurgeResult:

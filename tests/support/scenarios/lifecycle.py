@@ -197,14 +197,13 @@ def answer_of(work: Callable[[], Hashable], verb: str) -> Hashable:
         text = str(error)
         if verb == "purge" and ("is live" in text or "undropped by another client" in text):
             return "none"
-        if verb == "purge" and ("files remain" in text or "can be undropped until" in text):
-            return DOUBT
+        if verb == "purge" and "can be undropped until" in text:
+            return REFUSED
         return ("error", text)
     except (OutcomeUnknownError, KeyNotFoundError):
         return DOUBT
     except (ConcurrentModificationError, PermissionDeniedError):
-        # A purge deletes files one after another: what it says of a failure is no promise.
-        return DOUBT if verb == "purge" else REFUSED
+        return REFUSED
 
 
 # Other implementations.

@@ -15,6 +15,7 @@ from relance.catalog.purge import (
     Ready,
     dropped_before,
     dropped_generations,
+    interruption_of,
     is_due,
     make_ready,
     purge_generations,
@@ -179,7 +180,8 @@ def _remembered(plan: PurgePlan) -> Effect:
 
 
 def _effect(results: Sequence[PurgeResult]) -> Effect:
-    failed = [each.error for each in results if each.error is not None]
+    # The result of a job has its effect beside the error, and a purge in part can always be repeated.
+    failed = [interruption_of(each.error) for each in results if each.error is not None]
     if failed:
         raise failed[0]
     return Effect(files=sum(each.files for each in results), bytes=sum(each.bytes for each in results))
