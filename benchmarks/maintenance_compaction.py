@@ -13,11 +13,11 @@ import pyarrow as pa
 from benchmarks.measure import in_turns
 from benchmarks.results import Benchmark, Result, Unit, times_slower
 from benchmarks.roots import temporary_root
-from relance.maintenance.execute import Run
-from relance.maintenance.layout.compaction import Compact
-from relance.maintenance.layout.index_refresh import RefreshIndexes
-from relance.maintenance.runner import ThreadRunner
-from relance.maintenance.work import CatalogRef, Job
+from relance.jobs.base import CatalogRef, Job
+from relance.jobs.engine import Run
+from relance.jobs.plans.compaction import Compact
+from relance.jobs.plans.index_refresh import RefreshIndexes
+from relance.jobs.runner import ThreadRunner
 
 ROWS = 10_000_000
 FRAGMENTS = 100

@@ -14,10 +14,10 @@ import relance
 from benchmarks.measure import in_turns
 from benchmarks.results import Benchmark, Result, Unit, times_slower
 from benchmarks.roots import temporary_root
-from relance.maintenance.maintain import maintain
-from relance.maintenance.rows.row_deletes import DeleteRows
-from relance.maintenance.rows.updates import UpdateRows
-from relance.maintenance.work import CatalogRef, Job
+from relance.jobs.base import CatalogRef, Job
+from relance.jobs.maintain import maintain
+from relance.jobs.plans.row_deletes import DeleteRows
+from relance.jobs.plans.row_updates import UpdateRows
 
 ROWS = 10_000_000
 PER_FRAGMENT = 1_000_000

@@ -21,10 +21,10 @@ from tests.support.spark.cluster import CORES, answer_of, driver_session, start_
 
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
 from benchmarks.roots import V1, temporary_root
-from relance.maintenance import UpdateRows
-from relance.maintenance.execute import Run
-from relance.maintenance.runner import ThreadRunner
-from relance.maintenance.work import CatalogRef
+from relance.jobs import UpdateRows
+from relance.jobs.base import CatalogRef
+from relance.jobs.engine import Run
+from relance.jobs.runner import ThreadRunner
 from relance.spark.runner import SparkRunner
 
 ROWS = 1_600_000

@@ -27,11 +27,11 @@ from benchmarks.roots import (
     temporary_root,
 )
 from relance import CleanupPolicy, DirectoryNamespace
+from relance.jobs.base import CatalogRef, Job
+from relance.jobs.maintain import maintain
+from relance.jobs.plans.expired_drops import PurgeDropped
+from relance.jobs.plans.old_versions import CleanUp
 from relance.locations import LAYOUT_KEY, MARKER_SUFFIX
-from relance.maintenance.maintain import maintain
-from relance.maintenance.removal.expired_drops import PurgeDropped
-from relance.maintenance.removal.old_versions import CleanUp
-from relance.maintenance.work import CatalogRef, Job
 
 TABLES = 1_000
 VERSIONS = 20

@@ -20,7 +20,7 @@ from tests.support.patches import original, substitute
 from relance.cli.app import app
 from relance.cli.policies import KINDS
 from relance.cli.shapes import SHAPES
-from relance.maintenance.runner import open_catalog
+from relance.jobs.runner import open_catalog
 from relance.policy import parse_policy, plan
 from relance.policy.actions import Kind
 from relance.policy.pipeline.plan_file import begin

@@ -12,8 +12,8 @@ from tests.support.internals import context_of
 from tests.support.servers import RequestCounter, count_requests
 
 import relance
-from relance.maintenance.removal.expired_drops import PurgeDropped
-from relance.maintenance.work import Effect
+from relance.jobs.base import Effect
+from relance.jobs.plans.expired_drops import PurgeDropped
 
 LARGE = {
     "describe": 3,

@@ -19,7 +19,7 @@ from tests.support.roots import ROWS, create, drop, ipc, local_place, names
 from relance import DirectoryNamespace
 from relance.catalog.repair import Problem
 from relance.errors import PermissionDeniedError, RelanceError, StorageError, StorageFullError
-from relance.maintenance import CleanUp, Compact, maintain
+from relance.jobs import CleanUp, Compact, maintain
 from relance.policy import parse_policy, run_policy
 
 MODES = {"V1": V1, "compatibility": COMPATIBILITY, "V2": V2}

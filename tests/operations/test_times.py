@@ -13,7 +13,7 @@ from tests.support.roots import ipc
 
 from relance import AutoCleanup, CleanupPolicy, CleanupPolicyBuilder, DirectoryNamespace
 from relance.errors import InvalidInputError
-from relance.maintenance import PurgeDropped, RemoveOrphans, maintain
+from relance.jobs import PurgeDropped, RemoveOrphans, maintain
 from relance.operations.drop_ttl import set_drop_ttl
 from relance.policy import history, parse_policy, run_policy, runs
 from relance.policy.model import DropTtl, OrphanRemoval, VersionRetention

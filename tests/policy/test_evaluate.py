@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.policy.policies import DOCUMENTS, Document, policy, to_toml
 
-from relance import maintenance
+from relance import jobs
 from relance.policy.actions import Action, Kind
 from relance.policy.evaluate import evaluate, evaluate_root, explain, explain_root
 from relance.policy.facts import TableFacts, TableState
@@ -151,7 +151,7 @@ def test_compaction_settings_are_passed_to_its_job() -> None:
         "defer_index_remap": False,
         "batch_size": 7,
     }
-    maintenance.Compact(**found)
+    jobs.Compact(**found)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_indexes_are_refreshed_when_they_lag(unindexed: int | None, follows: boo
     facts = replace(LIVE, unindexed_rows=unindexed)
     assert (one(part, facts) is not None) is follows
     if follows:
-        maintenance.RefreshIndexes(**_settings(part, facts))
+        jobs.RefreshIndexes(**_settings(part, facts))
 
 
 def test_policy_defaults_match_those_of_the_jobs() -> None:
     for ours, job in (
-        (Compaction(), maintenance.Compact()),
-        (IndexRefresh(), maintenance.RefreshIndexes()),
-        (OrphanRemoval(), maintenance.RemoveOrphans()),
+        (Compaction(), jobs.Compact()),
+        (IndexRefresh(), jobs.RefreshIndexes()),
+        (OrphanRemoval(), jobs.RemoveOrphans()),
     ):
         for each in fields(ours):
             if each.name != "min_fragments":

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import relance
 import relance.spark
 from relance.errors import InvalidInputError, TableNotFoundError
-from relance.maintenance import (
+from relance.jobs import (
     CleanUp,
     Compact,
     DeleteRows,
@@ -23,8 +23,8 @@ from relance.maintenance import (
     RemoveOrphans,
     UpdateRows,
 )
-from relance.maintenance.execute import Run
-from relance.maintenance.work import CatalogRef, Job, Report
+from relance.jobs.base import CatalogRef, Job, Report
+from relance.jobs.engine import Run
 from relance.operations.cleaning.policy import CleanupPolicy
 from relance.spark.runner import SparkRunner
 

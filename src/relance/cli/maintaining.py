@@ -22,8 +22,8 @@ from relance.cli.state import State, pass_state
 from relance.cli.words import id_text
 
 if TYPE_CHECKING:
-    from relance.maintenance import Report, Result
-    from relance.maintenance.work import Estimate
+    from relance.jobs import Report, Result
+    from relance.jobs.base import Estimate
 
 Id = tuple[str, ...]
 
@@ -65,7 +65,7 @@ def purge(
 
     Purges the named tables, or every dropped table whose retention period has ended.
     """
-    from relance.maintenance import PurgeDropped
+    from relance.jobs import PurgeDropped
 
     if force and not tables:
         raise CliError(
@@ -141,7 +141,7 @@ def delete_rows(
 
     The rows remain in older versions until cleanup removes those versions.
     """
-    from relance.maintenance import DeleteRows
+    from relance.jobs import DeleteRows
 
     def ask(due: Sequence[Result]) -> None:
         rows = sum(each.planned.rows for each in due if each.planned is not None)
@@ -186,8 +186,8 @@ def compact(
 
     Also rewrites fragments with many deleted rows. Compacts the named tables, or all tables.
     """
-    from relance.maintenance import Compact
-    from relance.maintenance.layout.compaction import TARGET_ROWS
+    from relance.jobs import Compact
+    from relance.jobs.plans.compaction import TARGET_ROWS
 
     job = Compact(
         target_rows=target_rows or TARGET_ROWS,
@@ -246,8 +246,8 @@ def cleanup(
     """
     from relance import CleanupPolicy
     from relance.clock import SystemClock
-    from relance.maintenance import CleanUp
-    from relance.maintenance.removal.old_versions import FLOOR
+    from relance.jobs import CleanUp
+    from relance.jobs.plans.old_versions import FLOOR
 
     if older_than is not None and older_than < FLOOR and not allow_young:
         raise CliError(

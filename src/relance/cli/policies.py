@@ -186,8 +186,8 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
 
 def _facts(state: State, table: Id) -> list[TableFacts]:
     """Return the facts about a table and about dropped tables of the same name."""
-    from relance.maintenance.runner import ThreadRunner
-    from relance.maintenance.work import CatalogRef
+    from relance.jobs.base import CatalogRef
+    from relance.jobs.runner import ThreadRunner
     from relance.policy.pipeline.gather import gather
 
     reference = CatalogRef(state.catalog.properties)

@@ -6,7 +6,7 @@ Settings by kind; those in brackets are left out when they are not set:
     drop_ttl           ttl, as the policy writes it
     delete_rows        where, with the time of the plan written into it
     compact            target_rows, deletion_threshold, defer_index_remap, [target_bytes], [partial_progress],
-                       [batch_size]: fields of relance.maintenance.Compact
+                       [batch_size]: fields of relance.jobs.Compact
     refresh_indexes    max_lag_rows, max_lag_ratio, segment_rows: fields of RefreshIndexes
     clean_up           [before] (ISO, UTC), [retain_versions], [rate_limit], [allow_young], [ignore_clones]
     purge              deletion_id, [rate_limit]
@@ -26,7 +26,7 @@ from relance.amounts import plural
 from relance.catalog.states import MARGIN, Timing
 from relance.config import parse_duration
 from relance.errors import InvalidInputError
-from relance.maintenance.layout.fragment_figures import rows_per_fragment
+from relance.jobs.plans.fragments import rows_per_fragment
 from relance.policy.actions import Setting
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.model import (

@@ -1,7 +1,7 @@
 """What a policy file says: rules in their order, each with parts, and limits for a run. Pure.
 
 Reading a file is in parse, what follows for a table is in evaluate. The fields of the parts and their
-defaults are those of the jobs in relance.maintenance, so that a plan does what the policy shows.
+defaults are those of the jobs in relance.jobs, so that a plan does what the policy shows.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from relance.maintenance.work import Effect, Estimate
+from relance.jobs.base import Effect, Estimate
 from relance.policy.actions import Action, Unknown
 from relance.policy.facts import TableFacts
 

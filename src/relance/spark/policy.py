@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
-from relance.maintenance.execute import Progress
-from relance.maintenance.maintain import Engine, parse_engine
+from relance.jobs.engine import Progress
+from relance.jobs.maintain import Engine, parse_engine
 from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Kind
 from relance.policy.model import Policy

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from relance.config import parse_duration
 from relance.errors import InvalidInputError, RelanceError
 from relance.identifiers import parse_id
-from relance.maintenance.maintain import Engine
-from relance.maintenance.progress import Display
+from relance.jobs.maintain import Engine
+from relance.jobs.progress import Display
 from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Unknown
 from relance.policy.file.parse import parse_policy

@@ -16,9 +16,9 @@ from tests.support.policy.lakes import OLD_ROWS, POLICY, ROWS, PolicyLake, outco
 from tests.support.roots import ipc
 
 from relance.errors import InvalidInputError
-from relance.maintenance import Compact, maintain
-from relance.maintenance.execute import Progress
-from relance.maintenance.work import CatalogRef
+from relance.jobs import Compact, maintain
+from relance.jobs.base import CatalogRef
+from relance.jobs.engine import Progress
 from relance.policy import history, plan, run, run_policy, run_record, runs
 from relance.policy.actions import AnyKind, Kind
 from relance.policy.model import Policy, Rule, VersionRetention

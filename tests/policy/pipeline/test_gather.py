@@ -12,8 +12,8 @@ from tests.support.patches import substitute
 from tests.support.policy.lakes import ROWS, PolicyLake, rows_of_days
 
 from relance.catalog.layout import flag_root
-from relance.maintenance.execute import Progress
-from relance.maintenance.runner import ThreadRunner
+from relance.jobs.engine import Progress
+from relance.jobs.runner import ThreadRunner
 from relance.policy.facts import TableState
 from relance.policy.pipeline.gather import gather
 from relance.storage.local_disk import LocalDiskStorage

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.support.paths import REPOSITORY
 from tests.support.policy.runs import HOSTILE_NAMES, a_run, dry, every_run, extreme, hostile, night
 
-from relance.maintenance.work import Effect
+from relance.jobs.base import Effect
 from relance.policy.actions import Action, Kind
 from relance.policy.facts import TableFacts
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange

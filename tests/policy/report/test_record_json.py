@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.policy.runs import HOSTILE_NAMES, a_run, every_run, night
 
 from relance.errors import InvalidInputError
-from relance.maintenance.work import Effect, Estimate, Figures
+from relance.jobs.base import Effect, Estimate, Figures
 from relance.policy.actions import Action, Kind
 from relance.policy.facts import TableFacts
 from relance.policy.records import (

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from tests.support.policy.runs import NOW, a_run, dry, every_run, hostile, night
 
-from relance.maintenance.work import Effect, Estimate
+from relance.jobs.base import Effect, Estimate
 from relance.policy.actions import Action, Kind
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals

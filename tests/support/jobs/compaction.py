@@ -12,9 +12,9 @@ from tests.support.roots import Place
 from tests.support.rows import quiet_settings
 
 from relance.catalog.context import Context
-from relance.maintenance.execute import Run
-from relance.maintenance.runner import ThreadRunner, open_catalog
-from relance.maintenance.work import CatalogRef, Job, Result
+from relance.jobs.base import CatalogRef, Job, Result
+from relance.jobs.engine import Run
+from relance.jobs.runner import ThreadRunner, open_catalog
 
 EACH = 100
 """Rows of a fragment."""

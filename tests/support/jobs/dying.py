@@ -22,10 +22,10 @@ from tests.support.paths import REPOSITORY
 from tests.support.roots import Place
 
 from relance.catalog.context import Context
-from relance.maintenance import Compact, DeleteRows, Effect, Estimate, RefreshIndexes, UpdateRows
-from relance.maintenance.execute import Run
-from relance.maintenance.runner import ThreadRunner, open_catalog
-from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
+from relance.jobs import Compact, DeleteRows, Effect, Estimate, RefreshIndexes, UpdateRows
+from relance.jobs.base import CatalogRef, Job, TablePlan, Task
+from relance.jobs.engine import Run
+from relance.jobs.runner import ThreadRunner, open_catalog
 
 JOBS: dict[str, Job] = {
     "delete": DeleteRows("id % 3 = 0"),

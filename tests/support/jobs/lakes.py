@@ -12,9 +12,9 @@ from tests.support.lakes import Lake
 from tests.support.roots import ipc
 
 from relance.clock import SystemClock
-from relance.maintenance.execute import Run
-from relance.maintenance.runner import ThreadRunner
-from relance.maintenance.work import Job, Result
+from relance.jobs.base import Job, Result
+from relance.jobs.engine import Run
+from relance.jobs.runner import ThreadRunner
 
 DAY = 24 * 3600
 

@@ -13,10 +13,10 @@ from tests.support.patches import original, substitute
 from tests.support.roots import LocalPlace, Place, dataset
 
 from relance.catalog.context import Context
-from relance.maintenance.execute import Run
-from relance.maintenance.rows.row_commit import RewritePlan
-from relance.maintenance.runner import ThreadRunner, open_catalog
-from relance.maintenance.work import CatalogRef, Effect, Job, Result
+from relance.jobs.base import CatalogRef, Effect, Job, Result
+from relance.jobs.engine import Run
+from relance.jobs.plans.row_changes import RewritePlan
+from relance.jobs.runner import ThreadRunner, open_catalog
 
 ROWS = 60
 PER_FRAGMENT = 10

@@ -15,7 +15,7 @@ from tests.support.lakes import Lake
 from tests.support.policy.policies import policy
 from tests.support.roots import ipc
 
-from relance.maintenance.runner import ThreadRunner
+from relance.jobs.runner import ThreadRunner
 from relance.policy.actions import AnyKind, Unknown
 from relance.policy.facts import TableFacts
 from relance.policy.model import Policy

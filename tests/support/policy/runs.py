@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from relance.maintenance.work import Effect, Estimate, Figures
+from relance.jobs.base import Effect, Estimate, Figures
 from relance.policy.actions import Action, AnyKind, Kind
 from relance.policy.facts import TableFacts, TableState
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from relance.catalog.context import Context
-from relance.maintenance.runner import Runner
-from relance.maintenance.work import CatalogRef
+from relance.jobs.base import CatalogRef
+from relance.jobs.runner import Runner
 from relance.policy.facts import TableFacts
 from relance.policy.pipeline.gather import added, gather
 from relance.policy.pipeline.planning import RunPlan

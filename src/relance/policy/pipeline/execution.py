@@ -15,9 +15,9 @@ from relance.catalog.context import Context, table_id_of
 from relance.catalog.purge import claimed_for
 from relance.catalog.resolve import state_of_name
 from relance.errors import RelanceError
-from relance.maintenance.execute import Progress, Run
-from relance.maintenance.maintain import Choice
-from relance.maintenance.work import CatalogRef, Effect, Result
+from relance.jobs.base import CatalogRef, Effect, Result
+from relance.jobs.engine import Progress, Run
+from relance.jobs.maintain import Choice
 from relance.policy.actions import AnyKind, Kind
 from relance.policy.pipeline.after import seen_after
 from relance.policy.pipeline.history_rows import RunHead

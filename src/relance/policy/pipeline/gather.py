@@ -25,12 +25,12 @@ from relance.catalog.resolve import (
 )
 from relance.errors import RelanceError, TableNotFoundError
 from relance.identifiers import DELIMITER, TableId
+from relance.jobs.base import CatalogRef
+from relance.jobs.engine import Progress
+from relance.jobs.plans.fragments import deleted_share
+from relance.jobs.plans.index_refresh import lags_of
+from relance.jobs.runner import Runner, open_catalog, slices_of
 from relance.lance_io import lance_errors, open_at
-from relance.maintenance.execute import Progress
-from relance.maintenance.layout.fragment_figures import deleted_share
-from relance.maintenance.layout.index_refresh import lags_of
-from relance.maintenance.runner import Runner, open_catalog, slices_of
-from relance.maintenance.work import CatalogRef
 from relance.operations.drop_ttl import own_ttl
 from relance.operations.tables import list_all_tables
 from relance.policy.facts import TableFacts, TableState

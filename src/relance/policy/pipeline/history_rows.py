@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from relance.identifiers import DELIMITER
-from relance.maintenance.work import Effect, Estimate, Figures
+from relance.jobs.base import Effect, Estimate, Figures
 from relance.policy.actions import Action, Kind, Unknown, known_or_text
 from relance.policy.codec import decode, dumps, encode
 from relance.policy.records import (

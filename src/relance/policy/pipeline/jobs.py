@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from relance.errors import InvalidInputError
-from relance.maintenance import (
+from relance.jobs import (
     CleanUp,
     Compact,
     DeleteRows,
@@ -17,10 +17,10 @@ from relance.maintenance import (
     RefreshIndexes,
     RemoveOrphans,
 )
-from relance.maintenance.work import Job
+from relance.jobs.base import Job
+from relance.jobs.catalog_settings import SetDropTtl, SetProtection
 from relance.operations.cleaning.policy import CleanupPolicy
 from relance.policy.actions import Action, AnyKind, Kind
-from relance.policy.pipeline.catalog_jobs import SetDropTtl, SetProtection
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ import lance
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.resolve import find_table, state_of_name
 from relance.errors import InvalidTableStateError, RelanceError, TableNotFoundError
+from relance.jobs.plans.row_changes import pieces_of
 from relance.lance_io import lance_errors, transaction_at
-from relance.maintenance.rows.row_changes import pieces_of
 from relance.operations.datasets import open_dataset
 from relance.policy.actions import Action, Kind
 

@@ -18,10 +18,10 @@ from relance.catalog.context import Context
 from relance.clock import require_moment
 from relance.errors import InvalidTableStateError, RelanceError, StorageFullError, TableNotFoundError
 from relance.identifiers import DELIMITER
+from relance.jobs.base import CatalogRef
+from relance.jobs.runner import open_catalog
 from relance.lance_io import lance_errors, open_at
 from relance.locations import POLICY_DIRECTORY
-from relance.maintenance.runner import open_catalog
-from relance.maintenance.work import CatalogRef
 from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Kind
 from relance.policy.pipeline.history_rows import (

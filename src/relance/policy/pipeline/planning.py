@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 
 from relance.amounts import plural
 from relance.catalog.context import table_id_of
-from relance.maintenance.execute import Progress, Run
-from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
-from relance.maintenance.runner import Runner, open_catalog
-from relance.maintenance.work import CatalogRef, Result
+from relance.jobs.base import CatalogRef, Result
+from relance.jobs.engine import Progress, Run
+from relance.jobs.maintain import Choice, Engine, choose, parse_engine
+from relance.jobs.runner import Runner, open_catalog
 from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Action, AnyKind, Kind
 from relance.policy.codec import digest, dumps, encode

@@ -9,9 +9,9 @@ from datetime import timedelta
 from relance.amounts import plural
 from relance.catalog.context import Context
 from relance.errors import InvalidInputError
-from relance.maintenance.maintain import Choice, Engine, choose, parse_engine
-from relance.maintenance.runner import Runner, open_catalog
-from relance.maintenance.work import CatalogRef
+from relance.jobs.base import CatalogRef
+from relance.jobs.maintain import Choice, Engine, choose, parse_engine
+from relance.jobs.runner import Runner, open_catalog
 from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Kind
 from relance.policy.model import Policy

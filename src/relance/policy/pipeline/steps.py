@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relance.catalog.context import Context
-from relance.maintenance.work import Effect, Estimate, TablePlan
+from relance.jobs.base import Effect, Estimate, TablePlan
 from relance.policy.actions import Action, AnyKind, Kind
 from relance.policy.pipeline.jobs import Around, job_of
 from relance.policy.pipeline.moved import Seen, check_unmoved, is_gone

@@ -28,7 +28,7 @@ from tests.support.spark.cluster import WORKER_HOSTS, driver_session
 import relance
 import relance.spark
 from relance.catalog.context import Context
-from relance.maintenance import (
+from relance.jobs import (
     CleanUp,
     Compact,
     DeleteRows,
@@ -38,10 +38,10 @@ from relance.maintenance import (
     RemoveOrphans,
     UpdateRows,
 )
-from relance.maintenance.execute import Run
-from relance.maintenance.merging.merge_plan import MergePlan
-from relance.maintenance.runner import ThreadRunner
-from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
+from relance.jobs.base import CatalogRef, Job, TablePlan, Task
+from relance.jobs.engine import Run
+from relance.jobs.merging.merge_plan import MergePlan
+from relance.jobs.runner import ThreadRunner
 from relance.spark import merge_few
 from relance.spark.runner import SparkRunner
 
