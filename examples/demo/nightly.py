@@ -49,7 +49,7 @@ def _plan(spark: SparkSession, wanted: Policy) -> RunPlan:
     tables: dict[str, list[str]] = {}
     for step in plan.steps:
         if step.outcome is Outcome.PLANNED:
-            tables.setdefault(step.action.kind.value, []).append(".".join(step.action.table) or "(root)")
+            tables.setdefault(step.action.kind, []).append(".".join(step.action.table) or "(root)")
     rows = [(kind, f"{len(names)}", _shortened(names)) for kind, names in tables.items()]
     show_table(["action", "tables", "which"], rows, text=["which"])
     return plan

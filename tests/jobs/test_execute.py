@@ -7,12 +7,14 @@ import pickle
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pydantic import Field
+from tests.support.jobs.running import results_of
 from tests.support.patches import substitute
 
 from relance.catalog.context import Context
@@ -26,11 +28,21 @@ from relance.errors import (
     TableNotFoundError,
 )
 from relance.jobs import CleanUp, Compact
-from relance.jobs.base import CatalogRef, Effect, Estimate, Outcome, Result, TablePlan, WaitingJob
-from relance.jobs.engine import ATTEMPTS, Progress, Run
-from relance.jobs.maintain import Engine, choose, maintain
+from relance.jobs.base import (
+    CatalogRef,
+    Effect,
+    Estimate,
+    Expected,
+    Job,
+    Name,
+    Outcome,
+    Result,
+    Step,
+    TablePlan,
+)
+from relance.jobs.engine import ATTEMPTS, Progress, maintain
 from relance.jobs.progress import Display
-from relance.jobs.runner import Done, Slice, ThreadRunner, slices_of
+from relance.jobs.runner import Done, Engine, Slice, ThreadRunner, choose, slices_of
 
 PLANNED = Estimate(rows=3)
 T0 = ("t0",)
@@ -38,19 +50,19 @@ TABLES = tuple((f"t{number}",) for number in range(10))
 
 
 @dataclass(frozen=True)
-class Step:
+class Part:
     number: int
     weight: float = 1.0
 
     def run(self, context: Context) -> int:
         if self.number < 0:
-            raise ZeroDivisionError("a surprise")
+            raise ZeroDivisionError("unexpected")
         return self.number
 
 
 @dataclass(frozen=True)
-class Plan:
-    tasks: tuple[Step, ...]
+class Plan(TablePlan):
+    tasks: tuple[Part, ...]
     job: Adding
     table: tuple[str, ...]
     estimate: Estimate = PLANNED
@@ -62,41 +74,43 @@ class Plan:
         return Effect(rows=sum(values), note=str(list(values)))
 
 
-@dataclass(frozen=True)
-class Adding:
+class Adding(Job):
     """Adds numbers; `failures` are raised by the commits of a table, one after another."""
 
-    steps: int = 3
+    label = "adding"
+
+    parts: int = 3
     idle: frozenset[tuple[str, ...]] = frozenset()
     surprising: frozenset[tuple[str, ...]] = frozenset()
-    failures: dict[tuple[str, ...], list[Exception]] = field(default_factory=dict)
-    name: str = "adding"
+    failures: Any = Field(default_factory=dict)
 
     def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
         return TABLES
 
-    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+    def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan | None:
         if table in self.idle:
             return None
         first = -1 if table in self.surprising else 0
-        return Plan(tuple(Step(first + each) for each in range(self.steps)), self, table)
+        return Plan(tuple(Part(first + number) for number in range(self.parts)), self, table)
 
 
-@dataclass(frozen=True)
 class AddingTogether(Adding):
     """Does the same with many tables in one call; `gives_plans` leaves them all to be done by themselves."""
 
+    batches = True
+
     gives_plans: bool = False
-    calls: list[list[str]] = field(default_factory=list)
+    calls: Any = Field(default_factory=list)
 
-    def do_together(
-        self, context: Context, tables: Sequence[tuple[str, ...]]
-    ) -> Iterator[dict[tuple[str, ...], Outcome]]:
-        self.calls.append([table[0] for table in tables])
-        yield {table: self._do(context, table) for table in tables}
+    @classmethod
+    def run_batch(cls, context: Context, steps: Sequence[Step]) -> Iterator[dict[int, Outcome]]:
+        job = steps[0].job
+        assert isinstance(job, AddingTogether)
+        job.calls.append([step.table[0] for step in steps])
+        yield {number: job.outcome(context, step) for number, step in enumerate(steps)}
 
-    def _do(self, context: Context, table: tuple[str, ...]) -> Outcome:
-        plan = self.plan(context, table)
+    def outcome(self, context: Context, step: Step) -> Outcome:
+        plan = step.plan(context)
         if plan is None or self.gives_plans:
             return plan
         try:
@@ -105,34 +119,39 @@ class AddingTogether(Adding):
             return error
 
 
-@dataclass(frozen=True)
 class AddingOnce(AddingTogether):
-    """Does four tables at a time, each only once; a group with a surprise ends without outcomes."""
+    """Does four tables at a time, each only once; a group with an unexpected error ends without outcomes."""
 
-    done: set[tuple[str, ...]] = field(default_factory=set)
+    done: Any = Field(default_factory=set)
 
-    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+    def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan | None:
         if table in self.done:
             raise TableNotFoundError(f"table id '{table[0]}'")
         return super().plan(context, table)
 
-    def do_together(
-        self, context: Context, tables: Sequence[tuple[str, ...]]
-    ) -> Iterator[dict[tuple[str, ...], Outcome]]:
-        for start in range(0, len(tables), 4):
-            for outcomes in super().do_together(context, tables[start : start + 4]):
-                self.done.update(outcomes)
-                yield outcomes
+    @classmethod
+    def run_batch(cls, context: Context, steps: Sequence[Step]) -> Iterator[dict[int, Outcome]]:
+        for start in range(0, len(steps), 4):
+            for outcomes in super().run_batch(context, steps[start : start + 4]):
+                for number in outcomes:
+                    cls._job(steps).done.add(steps[start + number].table)
+                yield {start + number: outcome for number, outcome in outcomes.items()}
+
+    @staticmethod
+    def _job(steps: Sequence[Step]) -> AddingOnce:
+        job = steps[0].job
+        assert isinstance(job, AddingOnce)
+        return job
 
 
-@dataclass(frozen=True)
 class AddingAtOnce(Adding):
     """Does several tables at a time; each waits until as many have begun, when `meet` is given."""
 
-    visits_at_once: int = 2
-    meet: threading.Barrier | None = None
+    concurrency = 5
 
-    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+    meet: Any = None
+
+    def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan | None:
         if self.meet is not None:
             self.meet.wait(timeout=30)
         return super().plan(context, table)
@@ -161,19 +180,19 @@ def _by_table(results: Sequence[Result]) -> dict[str, Result]:
 
 
 @pytest.mark.parametrize("adding", list(WAYS.values()), ids=list(WAYS))
-@pytest.mark.parametrize("giant_seconds", [0.0, 1000.0], ids=["giant", "small"])
+@pytest.mark.parametrize("seconds", [0.0, 1000.0], ids=["giant", "small"])
 class TestRuns:
     def _run(
-        self, catalog: CatalogRef, job: Adding, giant_seconds: float, **options: bool
+        self, catalog: CatalogRef, job: Adding, seconds: float, *, dry_run: bool = False
     ) -> dict[str, Result]:
-        runner = ThreadRunner(2)
-        run = Run(job, catalog, runner, runner, giant_seconds=giant_seconds, **options)  # type: ignore[arg-type]
-        return _by_table(list(run.results(TABLES)))
+        return _by_table(
+            results_of(job, catalog, TABLES, ThreadRunner(2), oversized_seconds=seconds, dry_run=dry_run)
+        )
 
     def test_every_table_gets_one_result_with_values_in_order(
-        self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
+        self, catalog: CatalogRef, seconds: float, adding: Callable[..., Adding]
     ) -> None:
-        found = self._run(catalog, adding(20, idle=frozenset({("t3",)})), giant_seconds)
+        found = self._run(catalog, adding(parts=20, idle=frozenset({("t3",)})), seconds)
         assert found.pop("t3").effect is None
         assert len(found) == 9
         for result in found.values():
@@ -181,33 +200,33 @@ class TestRuns:
             assert result.effect.note == str(list(range(20)))
 
     def test_conflicts_are_retried_up_to_a_limit(
-        self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
+        self, catalog: CatalogRef, seconds: float, adding: Callable[..., Adding]
     ) -> None:
         conflict, busy = ConcurrentModificationError("t"), ServiceUnavailableError("busy")
         job = adding(failures={("t1",): [conflict, busy], ("t2",): [conflict] * 100})
-        found = self._run(catalog, job, giant_seconds)
+        found = self._run(catalog, job, seconds)
         assert (found["t1"].attempts, found["t1"].error) == (3, None)
         assert found["t2"].attempts == ATTEMPTS
         assert isinstance(found["t2"].error, ConcurrentModificationError)
         assert all(found[name].changed for name in found if name != "t2")
 
     def test_unknown_outcomes_and_unexpected_errors_are_not_retried(
-        self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
+        self, catalog: CatalogRef, seconds: float, adding: Callable[..., Adding]
     ) -> None:
         failures: dict[tuple[str, ...], list[Exception]] = {("t5",): [OutcomeUnknownError("lost")]}
         failures["t6",] = [KeyError("at the commit")]
         job = adding(surprising=frozenset({("t4",)}), failures=failures)
-        found = self._run(catalog, job, giant_seconds)
-        assert "ZeroDivisionError: a surprise" in str(found["t4"].error)
+        found = self._run(catalog, job, seconds)
+        assert "ZeroDivisionError: unexpected" in str(found["t4"].error)
         assert (found["t5"].attempts, type(found["t5"].error)) == (1, OutcomeUnknownError)
         assert "KeyError: 'at the commit'" in str(found["t6"].error)
         assert sum(each.changed for each in found.values()) == 7
 
     def test_dry_run_plans_and_changes_nothing(
-        self, catalog: CatalogRef, giant_seconds: float, adding: Callable[..., Adding]
+        self, catalog: CatalogRef, seconds: float, adding: Callable[..., Adding]
     ) -> None:
         job = adding(failures={each: [ConcurrentModificationError("t")] for each in TABLES})
-        found = self._run(catalog, job, giant_seconds, dry_run=True)
+        found = self._run(catalog, job, seconds, dry_run=True)
         assert all(each.planned == PLANNED for each in found.values())
         assert all(len(left) == 1 for left in job.failures.values())
 
@@ -227,15 +246,15 @@ def test_tables_of_a_batch_are_retried_as_a_batch(catalog: CatalogRef) -> None:
 
 def test_one_worker_visits_several_tables_of_a_waiting_job(catalog: CatalogRef) -> None:
     runner = ThreadRunner(1)
-    job = AddingAtOnce(visits_at_once=5, meet=threading.Barrier(5))
-    results = list(Run(job, catalog, runner, runner).results(TABLES))
+    job = AddingAtOnce(meet=threading.Barrier(5))
+    results = results_of(job, catalog, TABLES, runner)
     assert [each.table for each in results] == list(TABLES)
     assert all(each.changed for each in results)
 
 
-def test_cleanup_is_a_waiting_job_and_compaction_is_not() -> None:
-    assert isinstance(CleanUp(), WaitingJob)
-    assert not isinstance(Compact(), WaitingJob)
+def test_workers_clean_up_several_tables_at_a_time_and_compact_one() -> None:
+    assert CleanUp.concurrency > 1
+    assert Compact.concurrency == 1
 
 
 def test_failed_batch_is_retried_table_by_table(catalog: CatalogRef) -> None:
@@ -250,7 +269,7 @@ def test_unexpected_error_in_one_group_keeps_the_outcomes_of_the_others(catalog:
     job = AddingOnce(surprising=frozenset({("t5",)}))
     report = maintain(catalog, job)
     assert [(each.table, type(each.error)) for each in report.failed] == [(("t5",), InternalError)]
-    assert "ZeroDivisionError: a surprise" in str(report.failed[0].error)
+    assert "ZeroDivisionError: unexpected" in str(report.failed[0].error)
     assert [each.effect.rows for each in report.results if each.effect] == [3] * (len(TABLES) - 1)
     assert job.calls == [["t0", "t1", "t2", "t3"], ["t4", "t5", "t6", "t7"]]
 
@@ -265,22 +284,22 @@ def test_table_that_a_group_leaves_out_is_done_by_itself(catalog: CatalogRef) ->
 
 
 def test_slices_contain_every_task_once_and_group_small_ones() -> None:
-    small = slices_of([Step(each, 1 / 64) for each in range(640)], slots=2)
+    small = slices_of([Part(each, 1 / 64) for each in range(640)], slots=2)
     assert len(small) == 10
     assert [number for each in small for number, _ in each.tasks] == list(range(640))
-    heavy = slices_of([Step(0, 0.01), Step(1, 30.0), Step(2, 0.01), Step(3, 30.0)], slots=2)
+    heavy = slices_of([Part(0, 0.01), Part(1, 30.0), Part(2, 0.01), Part(3, 30.0)], slots=2)
     assert [len(each.tasks) for each in heavy] == [1, 1, 1, 1]
-    few = slices_of([Step(each, 0.08) for each in range(16)], slots=2)
+    few = slices_of([Part(each, 0.08) for each in range(16)], slots=2)
     assert [len(each.tasks) for each in few] == [8, 8]  # not 12 and 4
-    assert len(slices_of([Step(each, 0.08) for each in range(16)], slots=64)) == 2  # worth their overhead
+    assert len(slices_of([Part(each, 0.08) for each in range(16)], slots=64)) == 2  # worth their overhead
     assert slices_of([], slots=2) == []
 
 
 def test_giant_table_that_shrank_before_a_retry_is_still_done(catalog: CatalogRef) -> None:
     class Shrinking(Adding):
-        def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan:
+        def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan:
             is_first = table not in self.failures
-            return Plan(tuple(Step(each) for each in range(3 * is_first)), self, table)
+            return Plan(tuple(Part(each) for each in range(3 * is_first)), self, table)
 
     runner = ThreadRunner(2)
     job = Shrinking()
@@ -288,9 +307,12 @@ def test_giant_table_that_shrank_before_a_retry_is_still_done(catalog: CatalogRe
     def fail_once() -> None:
         job.failures.update({each: [ConcurrentModificationError("t")] for each in TABLES[:2]})
 
-    run = Run(job, catalog, runner, runner, giant_seconds=0.0)
-    run.progress = lambda seen: fail_once() if seen.all_tasks and not job.failures else None
-    found = _by_table(list(run.results(TABLES[:2])))
+    def report(seen: Progress) -> None:
+        if seen.all_tasks and not job.failures:
+            fail_once()
+
+    results = results_of(job, catalog, TABLES[:2], runner, oversized_seconds=0.0, progress=report)
+    found = _by_table(results)
     assert {name: (each.attempts, each.changed) for name, each in found.items()} == {
         "t0": (2, True),
         "t1": (2, True),
@@ -304,11 +326,11 @@ def test_light_tasks_of_a_giant_table_are_spread_over_the_slots(catalog: Catalog
             return super().run(catalog, slices, what=what)
 
     class Light(Adding):
-        def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
-            return Plan(tuple(Step(each, weight=0.03) for each in range(16)), self, table)
+        def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan | None:
+            return Plan(tuple(Part(each, weight=0.03) for each in range(16)), self, table)
 
     sizes: list[list[int]] = []
-    list(Run(Light(), catalog, ThreadRunner(1), Counting(2), giant_seconds=0.0).results(TABLES[:1]))
+    results_of(Light(), catalog, TABLES[:1], ThreadRunner(1), Counting(2), oversized_seconds=0.0)
     assert len(sizes[0]) >= 2
     assert max(sizes[0]) <= 8
 
@@ -346,7 +368,7 @@ class Refusing:
 
 
 @dataclass(frozen=True)
-class Writing:
+class Writing(TablePlan):
     """A plan whose tasks write something: what ended well is thrown away when another one fails."""
 
     tasks: tuple[Refusing, ...]
@@ -366,9 +388,14 @@ def test_files_written_by_other_tasks_are_discarded_when_a_task_fails(
 ) -> None:
     seen: list[int] = []
     plan = Writing(tuple(Refusing(each, seen, weight) for each in range(4)), [])
-    job = SimpleNamespace(name="writing", plan=lambda context, table: plan)
-    near = ThreadRunner(1)
-    (result,) = Run(job, catalog, near, near).results([T0])
+
+    class WritingJob(Job):
+        label = "writing"
+
+        def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan | None:
+            return plan
+
+    (result,) = results_of(WritingJob(), catalog, [T0], ThreadRunner(1))
     assert isinstance(result.error, InvalidInputError)
     assert sorted(plan.thrown_away) == [each for each in sorted(seen) if each != 1]
     if weight < 0.1:  # one by one, and none after the one that fails
@@ -390,11 +417,11 @@ def test_giant_tables_are_processed_in_turns(catalog: CatalogRef) -> None:
             return 0
 
     class TwoGiants(Adding):
-        def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan:
+        def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan:
             return Plan(tuple(Noting(table[0]) for _ in range(4)), self, table)  # type: ignore[misc]  # other tasks
 
     runner = ThreadRunner(1)
-    list(Run(TwoGiants(), catalog, runner, runner).results([("a",), ("b",)]))
+    results_of(TwoGiants(), catalog, [("a",), ("b",)], runner)
     assert order == ["a", "b"] * 4
 
 
@@ -406,10 +433,10 @@ class TestEngineChoice:
             "local: Spark has no more slots (2)"
         )
         few = choose(Engine.AUTO, big, tables=5, local=small)
-        assert (few.near, few.far) == (small, big)
+        assert (few.table_runner, few.task_runner) == (small, big)
         many = choose(Engine.AUTO, big, tables=5000, local=small)
-        assert (many.near, many.far) == (big, big)
-        assert choose(Engine.LOCAL, big, tables=5000, local=small).far is small
+        assert (many.table_runner, many.task_runner) == (big, big)
+        assert choose(Engine.LOCAL, big, tables=5000, local=small).task_runner is small
         with pytest.raises(InvalidInputError, match="Spark session"):
             choose(Engine.SPARK, None, tables=5)
 

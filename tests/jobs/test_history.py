@@ -28,12 +28,12 @@ from tests.support.jobs.rows import (
     rows,
     task_context,
 )
+from tests.support.jobs.running import results_of
 from tests.support.lakes import make_older
 from tests.support.modes import COMPATIBILITY, V2
 from tests.support.patches import original, substitute
 from tests.support.roots import LocalPlace, Place, S3Place, assert_whole, create, local_place
 
-from relance import CleanupPolicy
 from relance.catalog.context import Context
 from relance.catalog.resolve import NotFound
 from relance.errors import (
@@ -52,7 +52,6 @@ from relance.jobs import (
     UpdateRows,
 )
 from relance.jobs.base import Job
-from relance.jobs.engine import Run
 from relance.jobs.plans.compaction import CompactPlan
 from relance.jobs.plans.expired_drops import PurgePlan
 from relance.jobs.plans.index_refresh import RefreshPlan
@@ -75,21 +74,22 @@ def _run(place: Place, job: Job, number: int, *tables: tuple[str, ...]) -> None:
     Raises:
         RelanceError: it failed.
     """
-    threads = ThreadRunner(2)
-    run = Run(job, ref_to(place), threads, threads, giant_seconds=GIANT if number % 2 else SMALL)
-    for result in run.results(tables or [("t",)]):
+    seconds = GIANT if number % 2 else SMALL
+    for result in results_of(
+        job, ref_to(place), tables or [("t",)], ThreadRunner(2), oversized_seconds=seconds
+    ):
         if result.error is not None:
             raise result.error
 
 
 def _delete(place: Place, history: History, number: int) -> None:
     row = OURS[number % OWN]
-    _run(place, DeleteRows(f"id = {row}"), number)
+    _run(place, DeleteRows(where=f"id = {row}"), number)
     history.numbers.pop(row, None)
 
 
 def _update(place: Place, history: History, number: int) -> None:
-    _run(place, UpdateRows({"n": "n + 1"}, f"id < {FIRST} and id % 3 = {OURS.start}"), number)
+    _run(place, UpdateRows(set={"n": "n + 1"}, where=f"id < {FIRST} and id % 3 = {OURS.start}"), number)
     for row in OURS:
         history.numbers[row] += 1
 
@@ -158,7 +158,7 @@ def _orphans(place: Place, history: History, number: int) -> None:
     place.put(left, b"x")
     assert isinstance(place, LocalPlace)
     make_older(place.folder / left)
-    _run(place, RemoveOrphans(timedelta(0), allow_young=True), number, ())
+    _run(place, RemoveOrphans(older_than=timedelta(0), allow_young=True), number, ())
     assert not task_context(place).storage.which_exist([left])
 
 
@@ -168,12 +168,8 @@ TURNS: dict[str, Turn] = {
     "merge": _merge,
     "compact": _doing(lambda number: Compact(target_rows=30 + 10 * (number % 5), partial_progress=1)),
     "refresh": _doing(lambda number: RefreshIndexes(segment_rows=20)),
-    "clean": _doing(
-        lambda number: CleanUp(CleanupPolicy(retain_versions=4), allow_young=True, giant_files=20_000)
-    ),
-    "clean in tasks": _doing(
-        lambda number: CleanUp(CleanupPolicy(retain_versions=4), allow_young=True, giant_files=0)
-    ),
+    "clean": _doing(lambda number: CleanUp(retain_versions=4, allow_young=True)),
+    "clean in tasks": _doing(lambda number: CleanUp(retain_versions=4, allow_young=True, split_files=0)),
     "purge": _purge,
     "orphans": _orphans,
 }
@@ -212,8 +208,8 @@ def _check_history(place: Place, name: str) -> None:
 STORMS: dict[str, Job] = {
     "compact": Compact(target_rows=40),
     "refresh": RefreshIndexes(segment_rows=20),
-    "clean": CleanUp(CleanupPolicy(retain_versions=1), allow_young=True),
-    "clean in tasks": CleanUp(CleanupPolicy(retain_versions=1), allow_young=True, giant_files=0),
+    "clean": CleanUp(retain_versions=1, allow_young=True),
+    "clean in tasks": CleanUp(retain_versions=1, allow_young=True, split_files=0),
 }
 
 

@@ -23,12 +23,11 @@ from tests.support.jobs.rows import (
 from tests.support.modes import V1, V2
 from tests.support.roots import local_place
 
-from relance import CleanupPolicy
 from relance.jobs import CleanUp
 
 pytestmark = pytest.mark.deep
 
-LEFT_BEHIND = CleanUp(CleanupPolicy(retain_versions=1, delete_unverified=True), allow_young=True)
+LEFT_BEHIND = CleanUp(retain_versions=1, delete_unverified=True, allow_young=True)
 
 
 @pytest.mark.parametrize(("name", "mode"), list(zip(NAMES, [V1, V2, V1, V2, V2], strict=True)), ids=NAMES)

@@ -24,7 +24,7 @@ from relance.catalog.repair import Problem
 from relance.catalog.resolve import Exists, NotFound, SoftDeleted
 from relance.catalog.states import Mark, Marked, new_nonce, purging, reviving, writing
 from relance.errors import InvalidTableStateError, RelanceError, UnsupportedOperationError
-from relance.jobs.plans.expired_drops import PurgeDropped
+from relance.jobs import PurgeDropped
 from relance.storage.protocol import ObjectStorage
 from relance.testing.clock import ManualClock
 from relance.testing.faults import CarelessStorage

@@ -15,7 +15,6 @@ from tests.support.policy.lakes import POLICY, PolicyLake
 
 import relance
 from relance.policy import history, runs
-from relance.policy.actions import Kind
 from relance.policy.records import RunState
 from relance.spark import submit
 
@@ -58,7 +57,7 @@ def test_policy_is_run_by_spark_submit(java: None, tmp_path: Path) -> None:
     (run,) = runs(lake.catalog)
     assert (run.head.run, run.state) == (answer["run"], RunState.DONE)
     kinds = {each.record.action.kind for each in history(lake.catalog, table=["readings"])}
-    assert kinds >= {Kind.DELETE_ROWS, Kind.COMPACT, Kind.CLEAN_UP}
+    assert kinds >= {"delete_rows", "compact", "clean_up"}
     assert lake.facts()["readings", ""].fragments == 1
 
 

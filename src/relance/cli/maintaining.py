@@ -151,7 +151,7 @@ def delete_rows(
             warning="can be undone only by restoring an older version, until cleanup removes it",
         )
 
-    run = partial(run_job, state, DeleteRows(where), engine=engine, master=master)
+    run = partial(run_job, state, DeleteRows(where=where), engine=engine, master=master)
     report = _run_confirmed(run, tables, lambda planned: planned.rows > 0, ask, dry_run=dry_run, yes=yes)
     return _report_answer(state, report, nothing="no rows match")
 
@@ -187,7 +187,7 @@ def compact(
     Also rewrites fragments with many deleted rows. Compacts the named tables, or all tables.
     """
     from relance.jobs import Compact
-    from relance.jobs.plans.compaction import TARGET_ROWS
+    from relance.jobs.compact import TARGET_ROWS
 
     job = Compact(
         target_rows=target_rows or TARGET_ROWS,
@@ -244,10 +244,8 @@ def cleanup(
 
     Cleans up the named tables, or all tables. Never removes versions that tags, branches or clones use.
     """
-    from relance import CleanupPolicy
-    from relance.clock import SystemClock
     from relance.jobs import CleanUp
-    from relance.jobs.plans.old_versions import FLOOR
+    from relance.jobs.cleanup import FLOOR
 
     if older_than is not None and older_than < FLOOR and not allow_young:
         raise CliError(
@@ -255,14 +253,15 @@ def cleanup(
             "use at least 24h, or pass --allow-young if no job uses them",
             Exit.USAGE,
         )
-    policy = CleanupPolicy(
-        before_timestamp=None if older_than is None else SystemClock().now() - older_than,
+    job = CleanUp(
+        older_than=older_than,
         before_version=before_version,
         retain_versions=retain_versions,
-        error_if_tagged_old_versions=not skip_tagged,
+        skip_tagged=skip_tagged,
+        allow_young=allow_young,
+        ignore_clones=ignore_clones,
         rate_limit=rate_limit,
     )
-    job = CleanUp(policy, allow_young=allow_young, look_for_clones=not ignore_clones)
 
     def ask(due: Sequence[Result]) -> None:
         versions = sum(each.planned.versions for each in due if each.planned is not None)

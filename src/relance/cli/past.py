@@ -19,7 +19,6 @@ from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, moment
 
 if TYPE_CHECKING:
-    from relance.policy.actions import Kind
     from relance.policy.pipeline.history_rows import HistoryEntry, RunEntry
 
 Id = tuple[str, ...]
@@ -59,13 +58,11 @@ def history(
     """List past policy runs, or their actions, newest first."""
     from relance.policy import history as past_actions
     from relance.policy import runs as past_runs
-    from relance.policy.actions import Kind
 
     if not (actions or table or kind or failed or name):
         return _runs_answer(past_runs(state.catalog, since=since)[:limit])
-    wanted: Kind | None = None if kind is None else Kind(kind)
     found = past_actions(
-        state.catalog, since=since, table=table, kind=wanted, failed=failed, run=name, limit=limit
+        state.catalog, since=since, table=table, kind=kind, failed=failed, run=name, limit=limit
     )
     return _actions_answer(found)
 
@@ -107,7 +104,7 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
             "at": each.at,
             "actor": each.head.actor,
             "table": id_text(each.record.action.table),
-            "kind": each.record.action.kind.value,
+            "kind": each.record.action.kind,
             "rule": each.record.action.rule,
             "why": each.record.action.why,
             "outcome": each.record.outcome.value,
@@ -123,7 +120,7 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
         [
             moment(each.at),
             id_text(each.record.action.table),
-            each.record.action.kind.value,
+            each.record.action.kind,
             each.record.outcome.value,
             count(None if each.record.effect is None else each.record.effect.rows),
             in_bytes(None if each.record.effect is None else each.record.effect.bytes),

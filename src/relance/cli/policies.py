@@ -20,8 +20,8 @@ from relance.cli.state import State, pass_state
 from relance.cli.words import id_text
 
 if TYPE_CHECKING:
+    from relance.jobs.facts import TableFacts
     from relance.policy.evaluate import Explanation
-    from relance.policy.facts import TableFacts
     from relance.policy.model import Policy
 
 Id = tuple[str, ...]
@@ -39,7 +39,7 @@ KINDS = (
     "remove_orphans",
     "maintain_manifest",
 )
-"""As in relance.policy.actions, which takes a second to import; a test checks that they agree."""
+"""As in relance.jobs, which takes a second to import; a test checks that they agree."""
 
 policy_option = click.option(
     "--policy",
@@ -57,7 +57,7 @@ def read_policy(state: State, named: str | None) -> Policy:
         PolicyError: the policy is invalid.
     """
     from relance.policy import parse_policy
-    from relance.policy.file.parse import MAX_FILE_BYTES
+    from relance.policy.parse import MAX_FILE_BYTES
 
     file = named or _from_settings(state) or _default_file()
     try:
@@ -103,7 +103,7 @@ def policy() -> None:
 @pass_state
 def check(state: State, file: str | None) -> Answer:
     """Check a policy file and list every problem with its line and key."""
-    from relance.policy.file.problems import PolicyError
+    from relance.policy.problems import PolicyError
 
     try:
         found = read_policy(state, file)
@@ -124,7 +124,7 @@ def check(state: State, file: str | None) -> Answer:
             "name": each.name,
             "line": each.line,
             "tables": [str(pattern) for pattern in each.tables],
-            "parts": [kind.value for kind in each.parts],
+            "parts": list(each.jobs),
         }
         for each in found.rules
     ]
@@ -133,12 +133,12 @@ def check(state: State, file: str | None) -> Answer:
             str(each.line),
             each.name,
             ", ".join(map(str, each.tables)),
-            ", ".join(each.parts),
+            ", ".join(each.jobs),
         ]
         for each in found.rules
     ]
     grid = Grid(["LINE", "RULE", "TABLES", "SETS"], rows, frozenset({"LINE"}))
-    limits = {name: value for name, value in asdict(found.limits).items() if value is not None}
+    limits = {name: value for name, value in found.limits.model_dump().items() if value is not None}
     text = [f"{found.file} is valid: {plural(len(rules), 'rule')}"]
     return Answer({"file": found.file, "problems": [], "rules": rules, "limits": limits}, [grid, *text])
 
@@ -147,7 +147,7 @@ def check(state: State, file: str | None) -> Answer:
 @pass_state
 def schema(state: State) -> Answer:
     """Print the JSON schema of policy files, for completion and validation in editors."""
-    from relance.policy.file.schema import schema_text
+    from relance.policy.schema import schema_text
 
     text = schema_text()
 
@@ -167,7 +167,6 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
     Without a table: what the policy does for the catalog as a whole.
     """
     from relance.clock import SystemClock
-    from relance.config import parse_properties
     from relance.policy.evaluate import explain as explain_table
     from relance.policy.evaluate import explain_root
 
@@ -176,8 +175,7 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
     if table is None:
         found = [explain_root(read, now)]
     else:
-        skew = parse_properties(dict(state.catalog.properties)).clock_skew
-        found = [explain_table(read, each, now, clock_skew=skew) for each in _facts(state, table)]
+        found = [explain_table(read, each, now) for each in _facts(state, table)]
     text: list[Part] = []
     for each in found:
         text += [*([""] if text else []), *_explained(each)]
@@ -187,8 +185,8 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
 def _facts(state: State, table: Id) -> list[TableFacts]:
     """Return the facts about a table and about dropped tables of the same name."""
     from relance.jobs.base import CatalogRef
+    from relance.jobs.gather import gather
     from relance.jobs.runner import ThreadRunner
-    from relance.policy.pipeline.gather import gather
 
     reference = CatalogRef(state.catalog.properties)
     found = [each.facts for each in gather(reference, ThreadRunner(), only=lambda each: each == table)]
@@ -205,7 +203,7 @@ def _fields(found: Explanation) -> dict[str, Any]:
         "rules": [asdict(each) for each in found.matches],
         "decisions": [
             {
-                "kind": each.kind.value,
+                "kind": each.kind,
                 "rule": each.rule,
                 "overrides": list(each.overrides),
                 "acts": each.action is not None,
@@ -224,7 +222,7 @@ def _explained(found: Explanation) -> list[Part]:
     ]
     decisions = [
         [
-            each.kind.value,
+            each.kind,
             "blocked" if each.refused else "now" if each.action is not None else "no",
             each.rule or "-",
             ", ".join(each.overrides),

@@ -54,8 +54,7 @@ def _listed(record: RunRecord) -> list[Part]:
     """Return the actions that a run did, or would do."""
     chosen = [each for each in record.actions if each.planned is not None or each.effect is not None]
     rows = [
-        [each.action.kind.value, id_text(each.action.table), each.action.rule, each.action.why]
-        for each in chosen
+        [each.action.kind, id_text(each.action.table), each.action.rule, each.action.why] for each in chosen
     ]
     rest = len(rows) - _ACTIONS
     grid = Grid(["ACTION", "TABLE", "RULE", "WHY"], rows[:_ACTIONS])
@@ -63,7 +62,7 @@ def _listed(record: RunRecord) -> list[Part]:
 
 
 def _action(each: ActionRecord) -> str:
-    return f"{each.action.kind.value} {id_text(each.action.table)}"
+    return f"{each.action.kind} {id_text(each.action.table)}"
 
 
 def _problem(record: RunRecord) -> Failure | None:

@@ -24,7 +24,6 @@ from relance.cli.words import id_text, moment
 
 if TYPE_CHECKING:
     from relance.policy import RunPlan
-    from relance.policy.actions import Kind
     from relance.policy.records import RunRecord
 
 Id = tuple[str, ...]
@@ -88,14 +87,12 @@ def _chosen(state: State, only: Sequence[Id], kinds: Sequence[str]) -> dict[str,
         CliError: one of the tables does not exist.
     """
     from relance.catalog.resolve import NotFound
-    from relance.policy.actions import Kind
 
     for each in only:
         if isinstance(state.catalog.table_status(each), NotFound):
             what = f"table {id_text(each)} not found"
             raise CliError(what, "list tables: relance ls --tree", Exit.NOT_FOUND)
-    chosen: list[Kind] | None = [Kind(each) for each in kinds] or None
-    return {"only": list(only) or None, "kinds": chosen}
+    return {"only": list(only) or None, "kinds": list(kinds) or None}
 
 
 def _plan(
@@ -217,12 +214,11 @@ def _ask(made: RunPlan, *, yes: bool, preview: str = "preview with relance plan"
     going = [
         each.record
         for each in made.steps
-        if each.outcome is Outcome.PLANNED and each.action.kind.value in _IRREVERSIBLE
+        if each.outcome is Outcome.PLANNED and each.action.kind in _IRREVERSIBLE
     ]
     if going and made.state is not RunState.REFUSED:
         lines = [
-            f"{each.action.kind.value} {id_text(each.action.table)}: {_estimate(each.planned)}"
-            for each in going
+            f"{each.action.kind} {id_text(each.action.table)}: {_estimate(each.planned)}" for each in going
         ]
         confirm(
             f"{plural(len(going), 'action')} of this run",

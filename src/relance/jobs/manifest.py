@@ -1,35 +1,31 @@
-"""Manifest upkeep as a job: small files merged, indexes brought up to date, old versions removed."""
+"""Maintain manifest: small files merged, indexes brought up to date, old versions removed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from relance.catalog.context import Context
-from relance.catalog.manifest.upkeep import UpkeepReport
 from relance.errors import InvalidInputError
-from relance.jobs.base import Effect, Estimate, Task
-from relance.operations.upkeep import maintain_manifest, plan_manifest
+from relance.jobs.base import Effect, Estimate, Expected, Job, Name, Scope, TablePlan, Task
+
+if TYPE_CHECKING:
+    from relance.catalog.manifest.upkeep import UpkeepReport
+    from relance.jobs.base import Context
 
 
-@dataclass(frozen=True, slots=True)
-class MaintainManifest:
-    """Keeps the manifest of a catalog in shape; it works on the root, and no table is named."""
+class MaintainManifest(Job):
+    """Keep the catalog's manifest compact, indexed and free of old versions."""
 
-    name: ClassVar[str] = "maintain manifest"
+    kind, label, command, order = "maintain_manifest", "maintain manifest", "maintain-manifest", 90
+    scope = Scope.ROOT
+    frees_bytes = True
+    changes = "manifest"
 
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        """Return the root."""
-        return [()]
+    def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan | None:
+        from relance.catalog.manifest.upkeep import UpkeepReport
+        from relance.operations.upkeep import plan_manifest
 
-    def plan(self, context: Context, table: tuple[str, ...]) -> ManifestPlan | None:
-        """Return what is due; None when nothing is.
-
-        Raises:
-            InvalidInputError: a table is named.
-            UnsupportedOperationError: the catalog is opened without a manifest.
-        """
         if table:
             name = "$".join(table)
             raise InvalidInputError(f"maintain manifest works on the whole catalog: leave out table '{name}'")
@@ -38,7 +34,7 @@ class MaintainManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestPlan:
+class ManifestPlan(TablePlan):
     """What is due."""
 
     due: UpkeepReport
@@ -54,6 +50,8 @@ class ManifestPlan:
 
     def finish(self, context: Context, values: Sequence[Any]) -> Effect:
         """Do a round; what a commit gets in the way of is left for the next one."""
+        from relance.operations.upkeep import maintain_manifest
+
         done = maintain_manifest(context)
         return Effect(
             rows=done.rows_indexed, files=done.files_merged, bytes=done.bytes_removed, note=_note(done)

@@ -1,4 +1,4 @@
-"""Where tasks run: the protocol, and threads of this process. The Spark runner is in spark.runner."""
+"""Where tasks run: the protocol, threads of this process, the choice. The Spark runner is in spark.runner."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
 
 from relance.catalog.context import Context, shared_context
-from relance.errors import InternalError, RelanceError
-from relance.jobs.base import CatalogRef, GroupTask, Task
+from relance.errors import InternalError, InvalidInputError, RelanceError
+from relance.jobs.base import CatalogRef, Task
 from relance.storage.failures import error_for_text
 
 _ABOUT = 1 + 1e-9
@@ -25,7 +26,7 @@ class Slice:
 
     tasks: tuple[tuple[int, Task], ...]
     """Each with its number in the run."""
-    at_once: int = 1
+    concurrency: int = 1
     """More than one when the tasks mostly wait: then so many are done at a time, or as many as the store
     takes requests."""
 
@@ -61,6 +62,17 @@ class Runner(Protocol):
         """
 
 
+@runtime_checkable
+class BatchedTask(Task, Protocol):
+    """A task that can be done together with its neighbours, which are of the same kind."""
+
+    def run_batch(self, context: Context, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Do `tasks`, of which this is the first, and yield their positions with what `run` returns for each.
+
+        A task that is left out, also because an unexpected error ended this, is run by itself.
+        """
+
+
 class ThreadRunner:
     """Runs tasks on threads: Lance does its work outside the interpreter's lock."""
 
@@ -93,15 +105,15 @@ def run_slice(catalog: CatalogRef, tasks: Slice) -> list[Done]:
     done: list[Done] = []
     left = dict(tasks.tasks)
     first = tasks.tasks[0][1]
-    if len(left) > 1 and isinstance(first, GroupTask):
+    if len(left) > 1 and isinstance(first, BatchedTask):
         with suppress(Exception):  # whose fault it was is seen when each that is left runs by itself
-            for position, value in first.run_together(context, [task for _, task in tasks.tasks]):
+            for position, value in first.run_batch(context, [task for _, task in tasks.tasks]):
                 number = tasks.tasks[position][0]
                 del left[number]
                 done.append(Done(number, value))
-    if tasks.at_once == 1 or not left:
+    if tasks.concurrency == 1 or not left:
         return done + [_run(context, *numbered) for numbered in left.items()]
-    with ThreadPoolExecutor(max(tasks.at_once, context.storage.requests_at_once)) as pool:
+    with ThreadPoolExecutor(max(tasks.concurrency, context.storage.requests_at_once)) as pool:
         return done + list(pool.map(lambda numbered: _run(context, *numbered), left.items()))
 
 
@@ -110,12 +122,12 @@ def _run(context: Context, number: int, task: Task) -> Done:
         return Done(number, task.run(context))
     except RelanceError as error:
         return Done(number, error=error)
-    except Exception as error:  # noqa: BLE001  # one table's surprise must not fail the others
+    except Exception as error:  # noqa: BLE001  # one table's unexpected error must not fail the others
         context.lance_options().hide_in(error)
-        return Done(number, error=surprise(error))
+        return Done(number, error=unexpected(error))
 
 
-def surprise(error: Exception) -> RelanceError:
+def unexpected(error: Exception) -> RelanceError:
     """Return what nobody expected as an error that a result can tell."""
     known = error_for_text(str(error), where="the job") if isinstance(error, OSError) else None
     failure = known or InternalError(f"{type(error).__name__}: {error}")
@@ -134,9 +146,9 @@ def slices_of(
     slots: int,
     least_seconds: float = 1.0,
     most_seconds: float = 5.0,
-    at_once: int = 1,
+    concurrency: int = 1,
 ) -> list[Slice]:
-    """Cut the tasks into slices of about equal weight, neighbours together; `at_once` is for each of them.
+    """Cut the tasks into slices of about equal weight, neighbours together; each gets the `concurrency`.
 
     A slice is worth its overhead if it takes `least_seconds`, and its results come when all of it is done,
     so it takes no more than `most_seconds`. There are enough slices for all slots to end at about the same
@@ -155,10 +167,68 @@ def slices_of(
     for numbered in enumerate(tasks):
         heavy = numbered[1].weight
         if current and weight + heavy > share:
-            slices.append(Slice(tuple(current), at_once))
+            slices.append(Slice(tuple(current), concurrency))
             current, weight = [], 0.0
         current.append(numbered)
         weight += heavy
     if current:
-        slices.append(Slice(tuple(current), at_once))
+        slices.append(Slice(tuple(current), concurrency))
     return slices
+
+
+_MANY_TABLES = 200
+"""From so many tables on it pays to visit them from several machines."""
+
+
+class Engine(StrEnum):
+    """Where to work."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where tables are worked on, where the tasks of oversized ones run, and why."""
+
+    table_runner: Runner
+    task_runner: Runner
+    why: str
+
+
+def choose(engine: Engine, spark: Runner | None, *, tables: int, local: Runner | None = None) -> Placement:
+    """Return where a job over so many tables runs.
+
+    Raises:
+        InvalidInputError: Spark is asked for and there is none.
+    """
+    here = local or ThreadRunner()
+    if engine is Engine.SPARK:
+        if spark is None:
+            raise InvalidInputError("engine 'spark' needs a Spark session: pass one or use engine 'local'")
+        return Placement(spark, spark, "spark: requested")
+    if engine is Engine.LOCAL or spark is None:
+        return Placement(
+            here, here, "local: requested" if engine is Engine.LOCAL else "local: no Spark session"
+        )
+    if spark.slots <= here.slots:
+        why = f"local: Spark has no more slots ({spark.slots}) than this machine has threads ({here.slots})"
+        return Placement(here, here, why)
+    if tables < _MANY_TABLES:
+        return Placement(
+            here, spark, f"local for {tables} tables, spark ({spark.slots} slots) for very large ones"
+        )
+    return Placement(spark, spark, f"spark: {tables} tables on {spark.slots} slots")
+
+
+def parse_engine(text: Engine | str) -> Engine:
+    """Return the engine of this name.
+
+    Raises:
+        InvalidInputError: there is none.
+    """
+    try:
+        return Engine(text)
+    except ValueError:
+        raise InvalidInputError(f"unknown engine {text!r}: use one of {', '.join(Engine)}") from None

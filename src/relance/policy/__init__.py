@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relance.policy.file.parse import parse_policy
+    from relance.policy.parse import parse_policy
     from relance.policy.pipeline.lease import LeaseHeldError, LeaseLostError
     from relance.policy.pipeline.past_runs import history, run_record, runs
     from relance.policy.pipeline.plan_file import load_plan, save_plan
@@ -19,7 +19,7 @@ _HOMES = {
     "RunPlan": "pipeline.planning",
     "history": "pipeline.past_runs",
     "load_plan": "pipeline.plan_file",
-    "parse_policy": "file.parse",
+    "parse_policy": "parse",
     "plan": "pipeline.planning",
     "resume": "pipeline.runs",
     "run": "pipeline.runs",

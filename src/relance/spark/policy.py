@@ -9,9 +9,8 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from relance.jobs.engine import Progress
-from relance.jobs.maintain import Engine, parse_engine
+from relance.jobs.runner import Engine, parse_engine
 from relance.namespace import DirectoryNamespace
-from relance.policy.actions import Kind
 from relance.policy.model import Policy
 from relance.policy.pipeline import planning, runs
 from relance.policy.pipeline.planning import RunPlan
@@ -37,7 +36,7 @@ def plan_policy(
     root: str | os.PathLike[str] | None = None,
     properties: Mapping[str, str] | None = None,
     only: Sequence[Sequence[str]] | None = None,
-    kinds: Iterable[Kind] | None = None,
+    kinds: Iterable[str] | None = None,
     engine: Engine | str = Engine.AUTO,
     actor: str | None = None,
     progress: Report | None = None,
@@ -67,7 +66,7 @@ def run_policy(
     root: str | os.PathLike[str] | None = None,
     properties: Mapping[str, str] | None = None,
     only: Sequence[Sequence[str]] | None = None,
-    kinds: Iterable[Kind] | None = None,
+    kinds: Iterable[str] | None = None,
     engine: Engine | str = Engine.AUTO,
     actor: str | None = None,
     wait: timedelta | None = None,

@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 from relance.config import parse_duration
 from relance.errors import InvalidInputError, RelanceError
 from relance.identifiers import parse_id
-from relance.jobs.maintain import Engine
 from relance.jobs.progress import Display
+from relance.jobs.runner import Engine
 from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Unknown
-from relance.policy.file.parse import parse_policy
 from relance.policy.model import Policy
+from relance.policy.parse import parse_policy
 from relance.policy.pipeline import planning, runs
 from relance.policy.pipeline.lease import LeaseHeldError
 from relance.policy.pipeline.plan_file import load_plan, save_plan

@@ -13,6 +13,7 @@ from tests.support.internals import context_of
 from tests.support.jobs.lakes import DAY, ClockBehind, age
 from tests.support.modes import COMPATIBILITY, V1
 from tests.support.policy.lakes import OLD_ROWS, POLICY, ROWS, PolicyLake, outcomes, the_policy
+from tests.support.policy.policies import KINDS
 from tests.support.roots import ipc
 
 from relance.errors import InvalidInputError
@@ -20,15 +21,11 @@ from relance.jobs import Compact, maintain
 from relance.jobs.base import CatalogRef
 from relance.jobs.engine import Progress
 from relance.policy import history, plan, run, run_policy, run_record, runs
-from relance.policy.actions import AnyKind, Kind
-from relance.policy.model import Policy, Rule, VersionRetention
-from relance.policy.patterns import parse_pattern
 from relance.policy.pipeline.planning import RunPlan
-from relance.policy.pipeline.steps import StepsJob
 from relance.policy.records import Outcome, RunRecord, RunState
 
 
-def _keys(record: RunRecord, outcome: Outcome) -> set[tuple[AnyKind, tuple[str, ...], str]]:
+def _keys(record: RunRecord, outcome: Outcome) -> set[tuple[str, tuple[str, ...], str]]:
     return {key for key, each in outcomes(record).items() if each is outcome}
 
 
@@ -43,9 +40,9 @@ def _as_planned(made: RunPlan, record: RunRecord) -> None:
         assert step.planned is not None
         assert done.effect is not None
         match step.action.kind:
-            case Kind.DELETE_ROWS | Kind.COMPACT:
+            case "delete_rows" | "compact":
                 assert done.effect.rows == step.planned.rows
-            case Kind.PURGE | Kind.REMOVE_ORPHANS | Kind.CLEAN_UP:
+            case "purge" | "remove_orphans" | "clean_up":
                 assert (done.effect.files, done.effect.bytes) == (step.planned.files, step.planned.bytes)
 
 
@@ -53,13 +50,13 @@ def test_run_does_what_its_dry_run_showed(lake: PolicyLake) -> None:
     before = lake.state()
     made = plan(lake.catalog, the_policy())
     assert lake.state() == before, "a dry run changes nothing"
-    assert {each.action.kind for each in made.steps} == set(Kind)
+    assert {each.action.kind for each in made.steps} == set(KINDS)
 
     record = run(lake.catalog, made)
 
     _as_planned(made, record)
-    assert {key[0] for key in _keys(record, Outcome.DONE)} == set(Kind)
-    deleted = next(each for each in record.actions if each.action.kind is Kind.DELETE_ROWS)
+    assert {key[0] for key in _keys(record, Outcome.DONE)} == set(KINDS)
+    deleted = next(each for each in record.actions if each.action.kind == "delete_rows")
     assert deleted.effect is not None
     assert deleted.effect.rows == 4 * OLD_ROWS
     facts = lake.facts()
@@ -96,11 +93,11 @@ def test_run_on_s3_does_what_its_dry_run_showed(s3_lake: PolicyLake) -> None:
 def test_plan_says_which_actions_depend_on_others(lake: PolicyLake) -> None:
     made = plan(lake.catalog, the_policy())
     follows = {each.action.kind: each.follows for each in made.steps if each.action.table == ("readings",)}
-    assert follows[Kind.DELETE_ROWS] == ()
-    assert follows[Kind.COMPACT] == (Kind.DELETE_ROWS,)
-    assert follows[Kind.CLEAN_UP] == (), "it goes by the versions that there were"
+    assert follows["delete_rows"] == ()
+    assert follows["compact"] == ("delete_rows",)
+    assert follows["clean_up"] == (), "it goes by the versions that there were"
     (compacted,) = (
-        each for each in made.steps if each.action.kind is Kind.COMPACT and each.action.table == ("readings",)
+        each for each in made.steps if each.action.kind == "compact" and each.action.table == ("readings",)
     )
     assert compacted.planned is not None
     assert "before delete_rows" in compacted.planned.note
@@ -122,14 +119,14 @@ compact = true
 clean_up = {{ retain_versions = 1, allow_young = true }}
 """
     free = plan(lake.catalog, the_policy(text.format(limit='"1TB"')), only=[["readings"]])
-    (cleaned,) = (each for each in free.steps if each.action.kind is Kind.CLEAN_UP)
+    (cleaned,) = (each for each in free.steps if each.action.kind == "clean_up")
     assert cleaned.planned is not None
     limit = cleaned.planned.bytes
 
     record = run_policy(lake.catalog, the_policy(text.format(limit=limit)), only=[["readings"]])
 
     assert record.state is RunState.DONE
-    (done,) = (each for each in record.actions if each.action.kind is Kind.CLEAN_UP)
+    (done,) = (each for each in record.actions if each.action.kind == "clean_up")
     assert done.effect is not None
     assert (done.effect.files, done.effect.bytes) == (cleaned.planned.files, limit)
     assert min(each["version"] for each in lake.dataset("readings").versions()) == kept
@@ -139,16 +136,16 @@ def test_action_with_nothing_to_do_in_the_plan_is_not_run(lake: PolicyLake) -> N
     run_policy(lake.catalog, the_policy())
     text = POLICY.replace("'90 days'", "'900 days'")  # nothing is so old
     made = plan(lake.catalog, the_policy(text), only=[["readings"]])
-    assert _keys(made.record, Outcome.NOTHING) == {(Kind.DELETE_ROWS, ("readings",), "")}
+    assert _keys(made.record, Outcome.NOTHING) == {("delete_rows", ("readings",), "")}
     version = lake.dataset("readings").version
     record = run(lake.catalog, made)
-    assert _keys(record, Outcome.NOTHING) == {(Kind.DELETE_ROWS, ("readings",), "")}
+    assert _keys(record, Outcome.NOTHING) == {("delete_rows", ("readings",), "")}
     assert lake.dataset("readings").version == version
 
 
 def test_run_is_limited_to_the_named_tables_and_kinds(lake: PolicyLake) -> None:
-    record = run_policy(lake.catalog, the_policy(), only=[["readings"]], kinds=[Kind.COMPACT, Kind.DROP_TTL])
-    done = {(Kind.DROP_TTL, ("readings",), ""), (Kind.COMPACT, ("readings",), "")}
+    record = run_policy(lake.catalog, the_policy(), only=[["readings"]], kinds=["compact", "drop_ttl"])
+    done = {("drop_ttl", ("readings",), ""), ("compact", ("readings",), "")}
     assert _keys(record, Outcome.DONE) == done
     assert record.before.tables == 1
 
@@ -161,11 +158,11 @@ def test_failing_table_does_not_affect_the_others(lake: PolicyLake) -> None:
     record = run_policy(lake.catalog, the_policy())
     found = outcomes(record)
     assert record.state is RunState.FAILED
-    assert found[Kind.DELETE_ROWS, ("events_a",), ""] is Outcome.FAILED
-    assert found[Kind.COMPACT, ("events_a",), ""] is Outcome.SKIPPED
-    assert found[Kind.DELETE_ROWS, ("events_b",), ""] is Outcome.DONE
-    assert found[Kind.COMPACT, ("events_b",), ""] is Outcome.DONE
-    assert found[Kind.MAINTAIN_MANIFEST, (), ""] is Outcome.DONE
+    assert found["delete_rows", ("events_a",), ""] is Outcome.FAILED
+    assert found["compact", ("events_a",), ""] is Outcome.SKIPPED
+    assert found["delete_rows", ("events_b",), ""] is Outcome.DONE
+    assert found["compact", ("events_b",), ""] is Outcome.DONE
+    assert found["maintain_manifest", (), ""] is Outcome.DONE
     assert [each.record.action.table for each in history(lake.catalog, failed=True)] == [("events_a",)]
 
 
@@ -175,9 +172,9 @@ def test_impossible_rule_fails_without_affecting_other_actions(lake: PolicyLake)
     )
     record = run_policy(lake.catalog, the_policy(text))
     failed = [each for each in record.actions if each.outcome is Outcome.FAILED]
-    assert [(each.action.kind, each.action.table) for each in failed] == [(Kind.DELETE_ROWS, ("readings",))]
+    assert [(each.action.kind, each.action.table) for each in failed] == [("delete_rows", ("readings",))]
     assert "when_" in (failed[0].error or "")
-    assert outcomes(record)[Kind.COMPACT, ("readings",), ""] is Outcome.DONE
+    assert outcomes(record)["compact", ("readings",), ""] is Outcome.DONE
 
 
 @pytest.mark.parametrize(
@@ -217,7 +214,7 @@ def test_unreadable_table_is_reported_and_stops_nothing(lake: PolicyLake) -> Non
     record = run_policy(lake.catalog, the_policy())
     assert record.before.unreadable == 1
     assert "broken" in record.message
-    assert outcomes(record)[Kind.COMPACT, ("readings",), ""] is Outcome.DONE
+    assert outcomes(record)["compact", ("readings",), ""] is Outcome.DONE
 
 
 def test_totals_and_changes_show_before_and_after(lake: PolicyLake) -> None:
@@ -239,7 +236,7 @@ def test_totals_and_changes_show_before_and_after(lake: PolicyLake) -> None:
 def test_policy_run_reports_progress_of_every_phase(lake: PolicyLake) -> None:
     told: list[Progress] = []
     run_policy(lake.catalog, the_policy(), progress=told.append)
-    assert {each.job for each in told} >= {"inspect", "dry run", *(kind.value for kind in Kind)}
+    assert {each.job for each in told} >= {"inspect", "dry run", *KINDS}
     for job in {each.job for each in told}:
         last = [each for each in told if each.job == job][-1]
         assert last.done == last.total
@@ -252,7 +249,7 @@ def test_dropped_generations_of_a_name_are_purged_separately(lake: PolicyLake) -
     lake.catalog.rename_table({"id": ["prod", "second"], "new_table_name": "first"})
     lake.catalog.drop_table({"id": ["prod", "first"], "context": {"ttl_ms": "30d"}})
     record = run_policy(lake.catalog, the_policy(), only=[["prod", "first"]])
-    assert _keys(record, Outcome.DONE) == {(Kind.PURGE, ("prod", "first"), due)}
+    assert _keys(record, Outcome.DONE) == {("purge", ("prod", "first"), due)}
     (left,) = (each for each in lake.catalog.list_dropped_tables() if each.id == ("prod", "first"))
     assert left.deletion_id != due
     lake.catalog.undrop_table(["prod", "first"])
@@ -268,7 +265,7 @@ def test_history_table_is_hidden_from_listings_and_orphan_removal(lake: PolicyLa
     native = NativeNamespace(root=lake.uri).list_tables(ListTablesRequest(id=[]))
     assert set(native.tables) == {"kept", "later", "readings"}, "it knows no markers"
     assert lake.catalog.scrub() == []
-    made = plan(lake.catalog, the_policy(), kinds=[Kind.REMOVE_ORPHANS])
+    made = plan(lake.catalog, the_policy(), kinds=["remove_orphans"])
     assert [each.outcome for each in made.steps] == [Outcome.NOTHING]
     assert made.steps[0].planned is None, "nothing is kept either"
     with pytest.raises(InvalidInputError, match="is reserved for the catalog"):
@@ -320,15 +317,8 @@ def test_planned_ages_hold_where_the_clock_is_behind(lake: PolicyLake) -> None:
     age(Path(lake.location("readings")), 2 * DAY)
     wanted = "[defaults]\nclean_up = { retain_versions = 2 }\nremove_orphans = true\n"
     made = plan(lake.catalog, the_policy(wanted))
-    assert {each.action.kind for each in made.steps} == {Kind.CLEAN_UP, Kind.REMOVE_ORPHANS}
+    assert {each.action.kind for each in made.steps} == {"clean_up", "remove_orphans"}
     behind = context_of(lake.open(clock=ClockBehind()))
     for step in made.steps:
-        found = StepsJob("any", {step.key: step}, made.run).plan(behind, step.key)
+        found = step.step(made.run, expected=True).plan(behind)
         assert (found and found.estimate) == step.planned
-
-
-def test_version_cleanup_below_the_minimum_age_is_refused_when_it_is_planned(lake: PolicyLake) -> None:
-    rule = Rule("young", (parse_pattern("**"),), parts={Kind.CLEAN_UP: VersionRetention(timedelta(hours=23))})
-    made = plan(lake.catalog, Policy("by hand", (rule,)))
-    assert {each.outcome for each in made.steps} == {Outcome.FAILED}
-    assert "requires allow_young" in str(made.steps[0].error)

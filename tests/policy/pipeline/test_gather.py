@@ -13,9 +13,9 @@ from tests.support.policy.lakes import ROWS, PolicyLake, rows_of_days
 
 from relance.catalog.layout import flag_root
 from relance.jobs.engine import Progress
+from relance.jobs.facts import TableState
+from relance.jobs.gather import gather
 from relance.jobs.runner import ThreadRunner
-from relance.policy.facts import TableState
-from relance.policy.pipeline.gather import gather
 from relance.storage.local_disk import LocalDiskStorage
 
 MANY = 300

@@ -13,7 +13,7 @@ from tests.support.policy.lakes import OLD_ROWS, PolicyLake, the_policy
 
 from relance.errors import InvalidInputError, InvalidTableStateError
 from relance.policy import history, plan, run, run_policy, run_record, runs
-from relance.policy.actions import Action, Kind, Unknown
+from relance.policy.actions import Action, Unknown
 from relance.policy.codec import decode, encode
 from relance.policy.pipeline.history_rows import RunHead
 from relance.policy.pipeline.past_runs import HISTORY_DIRECTORY, History
@@ -26,7 +26,7 @@ HEAD = RunHead("run", "me@here", "policy.toml", "hash", "local")
 
 
 def _record(number: int) -> ActionRecord:
-    return ActionRecord(Action(Kind.COMPACT, ("t", f"n{number}"), "rule", "why"), Outcome.DONE)
+    return ActionRecord(Action("compact", ("t", f"n{number}"), "rule", "why"), Outcome.DONE)
 
 
 def test_history_keeps_every_action_with_its_details(lake: PolicyLake) -> None:
@@ -38,7 +38,7 @@ def test_history_keeps_every_action_with_its_details(lake: PolicyLake) -> None:
     assert {each.head.policy for each in kept} == {"policy.toml"}
     assert {each.head.policy_hash for each in kept} == {policy_hash(the_policy())}
     assert {each.head.run for each in kept} == {record.run}
-    (deleted,) = history(lake.catalog, kind=Kind.DELETE_ROWS, table=["readings"])
+    (deleted,) = history(lake.catalog, kind="delete_rows", table=["readings"])
     found = deleted.record
     assert found.outcome is Outcome.DONE
     assert found.action.rule == "ninety days"
@@ -61,8 +61,8 @@ def test_history_is_filtered_by_time_table_kind_run_and_failure(lake: PolicyLake
     assert {each.record.action.table for each in history(lake.catalog, table=["prod", "orders"])} == {
         ("prod", "orders")
     }
-    kinds = {each.record.action.kind for each in history(lake.catalog, kind=Kind.PURGE)}
-    assert kinds == {Kind.PURGE}
+    kinds = {each.record.action.kind for each in history(lake.catalog, kind="purge")}
+    assert kinds == {"purge"}
     assert history(lake.catalog, failed=True) == []
     assert len(history(lake.catalog, limit=3)) == 3
     assert [each.head.run for each in runs(lake.catalog)] == [second.run, first.run]
@@ -70,7 +70,7 @@ def test_history_is_filtered_by_time_table_kind_run_and_failure(lake: PolicyLake
 
 def test_history_of_names_with_quotes_is_found(lake: PolicyLake) -> None:
     History(lake.context).add_actions(
-        HEAD, [(0, ActionRecord(Action(Kind.PURGE, ("it's",), "r", "w"), Outcome.FAILED, error="x'y"))]
+        HEAD, [(0, ActionRecord(Action("purge", ("it's",), "r", "w"), Outcome.FAILED, error="x'y"))]
     )
     (found,) = history(lake.catalog, table=["it's"], failed=True)
     assert found.record.error == "x'y"
@@ -173,7 +173,7 @@ def test_actions_of_a_newer_release_are_listed_under_their_own_words(
     assert len(kept) == len(record.actions) + 2
     shown = {(str(each.record.action.kind), str(each.record.outcome)) for each in kept if each.number >= 90}
     assert shown == {("vacuum", "failed"), ("vacuum", "postponed")}
-    assert {each.record.action.kind.value for each in history(lake.catalog, failed=True)} == {"vacuum"}
+    assert {each.record.action.kind for each in history(lake.catalog, failed=True)} == {"vacuum"}
 
 
 def test_run_with_actions_of_a_newer_release_is_reported(newer: tuple[PolicyLake, RunRecord]) -> None:

@@ -18,7 +18,6 @@ from tests.support.policy.lakes import PolicyLake, outcomes, the_policy
 
 from relance.errors import InvalidInputError, TransactionNotFoundError
 from relance.policy import history, plan, resume, run, run_policy, run_record, runs
-from relance.policy.actions import Kind
 from relance.policy.pipeline.plan_file import unfinished
 from relance.policy.records import Outcome, RunState
 
@@ -142,7 +141,7 @@ def test_run_split_into_many_parts_ends_the_same_after_resume(
 def test_failure_before_the_stop_skips_later_actions_of_its_table(model: Path, tmp_path: Path) -> None:
     lake = copy_of(model, tmp_path / "lake")
     next(Path(lake.location("readings"), "data").iterdir()).write_bytes(b"damaged")
-    made = plan(lake.catalog, the_policy(), kinds=[Kind.COMPACT, Kind.CLEAN_UP, Kind.DROP_TTL])
+    made = plan(lake.catalog, the_policy(), kinds=["compact", "clean_up", "drop_ttl"])
     assert {each.outcome for each in made.steps} == {Outcome.PLANNED}
     with pytest.MonkeyPatch.context() as patch:
         # What the plan decided, the TTLs, and then the compaction.
@@ -150,9 +149,9 @@ def test_failure_before_the_stop_skips_later_actions_of_its_table(model: Path, t
         with pytest.raises(_StoppedError):
             run(lake.catalog, made, engine="local")
     found = _shown(outcomes(resume(lake.catalog, engine="local")))
-    assert found[Kind.COMPACT, ("readings",)] is Outcome.FAILED
-    assert found[Kind.CLEAN_UP, ("readings",)] is Outcome.SKIPPED
-    assert found[Kind.CLEAN_UP, ("prod", "orders")] is Outcome.DONE
+    assert found["compact", ("readings",)] is Outcome.FAILED
+    assert found["clean_up", ("readings",)] is Outcome.SKIPPED
+    assert found["clean_up", ("prod", "orders")] is Outcome.DONE
 
 
 class _AfterWrites(Points):
@@ -215,7 +214,7 @@ def test_history_names_who_started_and_who_resumed_a_run(lake: PolicyLake) -> No
     record = resume(lake.catalog, actor="ben", engine="local")
     assert record.actor == "ann, resumed by ben"
     assert {each.head.actor for each in history(lake.catalog)} == {"ann", "ann, resumed by ben"}
-    assert history(lake.catalog, kind=Kind.PURGE)[0].head.actor == "ann, resumed by ben"
+    assert history(lake.catalog, kind="purge")[0].head.actor == "ann, resumed by ben"
 
 
 def test_plan_can_be_run_only_once(lake: PolicyLake) -> None:

@@ -20,8 +20,8 @@ from tests.support.paths import REPOSITORY
 from tests.support.policy.runs import HOSTILE_NAMES, a_run, dry, every_run, extreme, hostile, night
 
 from relance.jobs.base import Effect
-from relance.policy.actions import Action, Kind
-from relance.policy.facts import TableFacts
+from relance.jobs.facts import TableFacts
+from relance.policy.actions import Action
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange
 from relance.policy.report import to_html, to_json
 from relance.policy.report.markup import element, joined, shortened, visible, width_of
@@ -117,7 +117,7 @@ def test_page_survives_any_names_and_figures(
         (name, other), rows=figure, deleted_rows=figure // 3, bytes=figure, versions=figure, error=other
     )
     effect = Effect(figure, figure, figure, figure, note=other)
-    action = Action(Kind.CLEAN_UP, (name,), other, name)
+    action = Action("clean_up", (name,), other, name)
     taken = timedelta(microseconds=min(figure, 10**18))
     record = ActionRecord(action, outcome, None, effect, name, None, taken)
     run = a_run([record], [TableChange(facts, facts)], state=state, message=other)
@@ -167,7 +167,7 @@ def test_page_for_ten_thousand_of_the_longest_names_stays_below_3_mb() -> None:
     known = TableFacts((), rows=1, deleted_rows=1, error="<" * 900)
     facts = [replace(known, table=name, bytes=at, versions=at) for at, name in enumerate(names)]
     actions = [
-        ActionRecord(Action(Kind.COMPACT, name, "r", '"' * 900), Outcome.FAILED, error="&" * 900)
+        ActionRecord(Action("compact", name, "r", '"' * 900), Outcome.FAILED, error="&" * 900)
         for name in names
     ]
     text = to_html(a_run(actions, [TableChange(each, each) for each in facts], state=RunState.FAILED))

@@ -72,13 +72,14 @@ class _Plan:
 
 def with_points(points: Points, substitute: Callable[[str, Any], None]) -> None:
     """Put points where a run can be stopped."""
-    planned = original("policy_steps.plan")
+    planned = original("step.plan")
 
-    def plan(job: Any, *arguments: Any) -> Any:
-        found = planned(job, *arguments)
-        return found if found is None or job.name == "dry run" else _Plan(found, points)
+    def plan(step: Any, *arguments: Any) -> Any:
+        found = planned(step, *arguments)
+        is_dry = step.expect is None
+        return found if found is None or is_dry else _Plan(found, points)
 
-    substitute("policy_steps.plan", plan)
+    substitute("step.plan", plan)
     for key, name in POINTS.items():
         substitute(key, points.around(name, original(key)))
 

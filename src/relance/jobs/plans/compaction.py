@@ -9,29 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import lance
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from relance.catalog.context import Context
-from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
-from relance.jobs.base import Effect, Estimate, Figures, UnfinishedError
+from relance.errors import ConcurrentModificationError, RelanceError
+from relance.jobs.base import Effect, Estimate, Expected, Figures, Name, TablePlan, UnfinishedError
+from relance.jobs.compact import Compact
 from relance.jobs.engine import worth_retrying
 from relance.jobs.plans.fragments import (
     bytes_of,
     deleted_share,
     figures_of,
     figures_of_fragments,
-    rows_per_fragment,
 )
-from relance.jobs.plans.tables import Place, all_tables, open_planned, open_version, place_of
+from relance.jobs.plans.tables import Place, open_expected, open_planned, open_version, place_of
 from relance.operations.data_errors import data_errors
-from relance.operations.targets import Target, after_write, open_for_writing
-
-TARGET_ROWS = 1024 * 1024
-"""Rows of a fragment that is large enough, as Lance has it."""
+from relance.operations.targets import Target, after_write
 
 _BYTES_PER_SECOND = 25_000_000
 """About what one core reads, encodes and writes."""
@@ -39,79 +36,47 @@ _BYTES_PER_SECOND = 25_000_000
 _TASK_SECONDS = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Compact:
-    """Brings the fragments of tables to a size; rows stay in their order.
+def plan_compaction(
+    job: Compact, context: Context, table: Name, expect: Expected | None
+) -> CompactPlan | None:
+    """Return the fragments to rewrite; None when all are as they should be."""
+    target = open_expected(context, table, expect)
+    place = place_of(context, target)
+    with target.errors():
+        fragments = [fragment.metadata for fragment in target.dataset.get_fragments()]
+        defer = job.defer_index_remap and not target.dataset.has_stable_row_ids
+        tasks = Compaction.plan(target.dataset, _options(job, fragments, defer=defer)).tasks
+        if not tasks:
+            return None
+        rewrites = tuple(Rewrite(place, task, _weight(task)) for task in tasks)
+        before = figures_of_fragments(fragments)
+    return CompactPlan(place, rewrites, before, defer, job.partial_progress)
 
-    With `target_bytes` the rows of a fragment are those of this many bytes, at most `target_rows`. With
-    `partial_progress` every so many tasks are committed by themselves as the work goes on.
+
+def _options(job: Compact, fragments: Sequence[FragmentMetadata], *, defer: bool) -> dict[str, Any]:
+    rows, size = sum(fragment.physical_rows for fragment in fragments), sum(map(bytes_of, fragments))
+    options: dict[str, Any] = {
+        "target_rows_per_fragment": job.rows_per_fragment(rows=int(rows), size=size),
+        "materialize_deletions": True,
+        "materialize_deletions_threshold": job.deletion_threshold,
+        "defer_index_remap": defer,
+    }
+    if job.batch_size is not None:
+        options["batch_size"] = job.batch_size
+    if job.target_bytes is not None:
+        options["excluded_fragment_ids"] = [each.id for each in fragments if _is_large(job, each)]
+    return options
+
+
+def _is_large(job: Compact, fragment: FragmentMetadata) -> bool:
+    """Return whether a fragment can stay.
+
+    The average row changes with each compaction: if all below the target were rewritten, then each run
+    would rewrite all of the table.
     """
-
-    target_rows: int = TARGET_ROWS
-    target_bytes: int | None = None
-    deletion_threshold: float = 0.1
-    """A fragment with a larger share of deleted rows is written anew."""
-    partial_progress: int | None = None
-    defer_index_remap: bool = False
-    """Leaves the indexes as they are, with a note of what moved; no use for tables with stable row ids."""
-    batch_size: int | None = None
-    """Rows that are read at once; fewer need less memory."""
-    name: ClassVar[str] = "compact"
-
-    def __post_init__(self) -> None:
-        for setting in ("target_rows", "target_bytes", "partial_progress", "batch_size"):
-            value = getattr(self, setting)
-            if value is not None and value < 1:
-                raise InvalidInputError(f"{setting} must be at least 1, got {value}")
-        if not 0 <= self.deletion_threshold <= 1:
-            raise InvalidInputError(
-                f"deletion_threshold must be between 0 and 1, got {self.deletion_threshold}"
-            )
-
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        """Return all tables."""
-        return all_tables(context)
-
-    def plan(self, context: Context, table: tuple[str, ...]) -> CompactPlan | None:
-        """Return the fragments to write anew; None when all are as they should be."""
-        target = open_for_writing(context, table)
-        place = place_of(context, target)
-        with target.errors():
-            fragments = [each.metadata for each in target.dataset.get_fragments()]
-            defer = self.defer_index_remap and not target.dataset.has_stable_row_ids
-            tasks = Compaction.plan(target.dataset, self._options(fragments, defer)).tasks
-            if not tasks:
-                return None
-            rewrites = tuple(Rewrite(place, each, _weight(each)) for each in tasks)
-            before = figures_of_fragments(fragments)
-        return CompactPlan(place, rewrites, before, self.partial_progress, defer)
-
-    def _options(self, fragments: Sequence[FragmentMetadata], defer: bool) -> dict[str, Any]:
-        options: dict[str, Any] = {
-            "target_rows_per_fragment": self._rows_per_fragment(fragments),
-            "materialize_deletions": True,
-            "materialize_deletions_threshold": self.deletion_threshold,
-            "defer_index_remap": defer,
-        }
-        if self.batch_size is not None:
-            options["batch_size"] = self.batch_size
-        if self.target_bytes is not None:
-            options["excluded_fragment_ids"] = [each.id for each in fragments if self._is_large(each)]
-        return options
-
-    def _rows_per_fragment(self, fragments: Sequence[FragmentMetadata]) -> int:
-        rows, size = sum(each.physical_rows for each in fragments), sum(map(bytes_of, fragments))
-        return rows_per_fragment(self.target_rows, self.target_bytes, rows=int(rows), size=size)
-
-    def _is_large(self, fragment: FragmentMetadata) -> bool:
-        """Tell whether a fragment can stay.
-
-        The average row changes with each compaction: if all below the target were written anew, then each
-        run would write all of the table.
-        """
-        if deleted_share(fragment) > self.deletion_threshold:
-            return False
-        return self.target_bytes is not None and bytes_of(fragment) * 2 >= self.target_bytes
+    if deleted_share(fragment) > job.deletion_threshold:
+        return False
+    return job.target_bytes is not None and bytes_of(fragment) * 2 >= job.target_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +97,14 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactPlan:
+class CompactPlan(TablePlan):
     """What to write anew in one table."""
 
     place: Place
     tasks: tuple[Rewrite, ...]
     before: Figures
-    land_every: int | None
     defer_index_remap: bool
+    commit_every: int | None = None
 
     @property
     def estimate(self) -> Estimate:
@@ -148,7 +113,7 @@ class CompactPlan:
         note = f"rewrites {found.fragments} of {self.before.fragments} fragments"
         return Estimate(found.rows or 0, found.files or 0, found.bytes or 0, note=note)
 
-    def land(self, context: Context, values: Sequence[Any]) -> Sequence[Any]:
+    def commit_partial(self, context: Context, values: Sequence[Any]) -> Sequence[Any]:
         """Commit what fits the table as it is now."""
         return commit_rewrites(context, self.place, values, defer_index_remap=self.defer_index_remap)
 
@@ -160,7 +125,7 @@ class CompactPlan:
             UnfinishedError: others changed some of it, or some failed; the rest is in the table.
             TableNotFoundError: the table was dropped or renamed.
         """
-        done: Sequence[Rewritten] = self.land(context, values)
+        done: Sequence[Rewritten] = self.commit_partial(context, values)
         landed = [each for each in done if each.version is not None]
         errors = [each.error for each in done if each.error is not None]
         # What a new plan does not mend comes first.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from relance.catalog.context import Context, table_id_of
@@ -13,6 +13,7 @@ from relance.catalog.purge import (
     PurgeOptions,
     PurgeResult,
     Ready,
+    claimed_for,
     dropped_before,
     dropped_generations,
     is_due,
@@ -21,111 +22,124 @@ from relance.catalog.purge import (
     purge_ready,
     would_purge,
 )
-from relance.catalog.resolve import Generation, all_generations
-from relance.clock import require_moment
-from relance.errors import InvalidInputError, RelanceError, TableNotFoundError
-from relance.jobs.base import Effect, Estimate, Outcome, Task
+from relance.catalog.resolve import Generation, all_generations, state_of_name
+from relance.errors import RelanceError, TableNotFoundError
+from relance.jobs.base import Effect, Estimate, Expected, MovedError, Name, Outcome, Step, TablePlan, Task
+from relance.jobs.purge import PurgeDropped
 from relance.operations.cleaning.pacing import purge_options
 from relance.storage.at_once import map_at_once
 from relance.storage.ballast import emptying
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeDropped:
-    """Purges dropped tables whose time has passed: all of them, or those that are named.
+def due_names(job: PurgeDropped, context: Context) -> list[Name]:
+    """Return the names with a dropped table whose retention period has ended, oldest drop first."""
+    context = context.for_looking()
+    due = [each for each in all_generations(context, abandoned=True) if _is_due(job, context, each)]
+    return list(dict.fromkeys(tuple(each.table_id.parts) for each in due))
 
-    A table that a purge holds whose process is gone is taken over when its lease is over.
+
+@emptying()
+def plan_purge(job: PurgeDropped, context: Context, table: Name) -> PurgePlan | None:
+    """Look how much there is to delete.
+
+    Raises:
+        InvalidTableStateError: the table is live, or its retention period has not ended.
+        TableNotFoundError: there is nothing to purge.
+        ConcurrentModificationError: another purge has it.
     """
+    dropped = [
+        each
+        for each in dropped_generations(context, table_id_of(context, table), job.deletion_id)
+        if dropped_before(each, job.deleted_before)
+    ]
+    # When none is due, they are tried all the same: the purge then says why not.
+    chosen = [each for each in dropped if job.force or _is_due(job, context, each)] or dropped
+    if not chosen:
+        return None
+    ready = None
+    if context.manifest is None:
+        ready = make_ready(context, chosen[0], force=job.force)  # there is but one
+    return PurgePlan(context, tuple(chosen), PurgeOptions(force=job.force, rate_limit=job.rate_limit), ready)
 
-    deleted_before: datetime | None = None
-    """Only drops before this moment."""
-    deletion_id: str | None = None
-    """Only the drop of this id, whatever else of the name is dropped."""
-    force: bool = False
-    """Purge tables that are named also before their time has passed."""
-    rate_limit: float | None = None
-    """Files per second in each process."""
-    name: str = field(default="purge", init=False)
 
-    def __post_init__(self) -> None:
-        if self.deleted_before is not None:
-            require_moment(self.deleted_before, what="deleted_before")
-        if self.rate_limit is not None and self.rate_limit <= 0:
-            raise InvalidInputError(f"rate_limit must be above 0, got {self.rate_limit}")
+def is_gone(job: PurgeDropped, context: Context, table: Name, expect: Expected) -> bool:
+    """Return whether the drop that was planned for is gone already, which needs no purge.
 
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        """Return the names with a dropped table whose time has passed, oldest drop first."""
-        context = context.for_looking()
-        due = [each for each in all_generations(context, abandoned=True) if self._is_due(context, each)]
-        return list(dict.fromkeys(tuple(each.table_id.parts) for each in due))
+    Raises:
+        MovedError: it was undropped after the plan was made.
+    """
+    state = state_of_name(context, table_id_of(context, table))
+    left = [*state.dropped, *([state.abandoned] if state.abandoned is not None else [])]
+    if any(each.deletion_id == job.deletion_id for each in left):
+        return False
+    home = state.home
+    undid = home.marked.control.undid if home is not None and home.marked is not None and home.is_live else ""
+    rows = [] if context.manifest is None else context.manifest.latest().sharing([expect.directory])
+    back = any(
+        row.is_visible and not row.is_home and row.normalized_location == expect.directory for row in rows
+    )
+    if back or (undid and undid == job.deletion_id):
+        raise MovedError(f"table id '{'$'.join(table)}' was undropped after the plan was made; re-plan")
+    return True
 
-    @emptying()
-    def plan(self, context: Context, table: tuple[str, ...]) -> PurgePlan | None:
-        """Look how much there is to delete.
 
-        Raises:
-            InvalidTableStateError: the table is live, or its time has not passed.
-            TableNotFoundError: there is nothing to purge.
-            ConcurrentModificationError: another purge has it.
-        """
-        dropped = [
-            each
-            for each in dropped_generations(context, table_id_of(context, table), self.deletion_id)
-            if self._is_old(each)
-        ]
-        # When none is due, they are tried all the same: the purge then says why not.
-        chosen = [each for each in dropped if self.force or self._is_due(context, each)] or dropped
-        if not chosen:
-            return None
-        ready = None
-        if context.manifest is None:
-            ready = make_ready(context, chosen[0], force=self.force)  # there is but one
-        options = PurgeOptions(force=self.force, rate_limit=self.rate_limit)
-        return PurgePlan(context, tuple(chosen), options, ready)
+def claim_left(job: PurgeDropped, context: Context, table: Name) -> timedelta:
+    """Return how long the claim of another purge still holds the drop."""
+    state = state_of_name(context, table_id_of(context, table))
+    for each in state.dropped:
+        if each.deletion_id == job.deletion_id:
+            return claimed_for(context, each)
+    return timedelta(0)
 
-    @emptying()
-    def do_together(
-        self, context: Context, tables: Sequence[tuple[str, ...]]
-    ) -> Iterator[Mapping[tuple[str, ...], Outcome]]:
-        """Purge tables; each that fails gets its error."""
-        for start in range(0, len(tables), MOST_TABLES):
-            group = tables[start : start + MOST_TABLES]
-            looked = map_at_once(context.storage, lambda table: self._look(context, table), group)
-            found = dict(zip(group, looked, strict=True))
-            yield {table: each for table, each in found.items() if not isinstance(each, PurgePlan)}
-            plans = {table: each for table, each in found.items() if isinstance(each, PurgePlan)}
-            names = list(plans)
-            try:
-                for outcomes in _finish(context, list(plans.values())):
-                    done = {names[number]: outcome for number, outcome in outcomes.items()}
-                    plans = {table: plan for table, plan in plans.items() if table not in done}
-                    yield done
-            except Exception:
-                # What is gone was purged before that: done again by itself, it would not be found.
-                yield {
-                    table: _remembered(plan) for table, plan in plans.items() if self._is_gone(context, table)
-                }
-                raise
 
-    def _look(self, context: Context, table: tuple[str, ...]) -> PurgePlan | RelanceError | None:
+@emptying()
+def purge_together(context: Context, steps: Sequence[Step]) -> Iterator[dict[int, Outcome]]:
+    """Purge tables; each that fails gets its error."""
+    for start in range(0, len(steps), MOST_TABLES):
+        numbers = range(start, min(start + MOST_TABLES, len(steps)))
+        looked = map_at_once(context.storage, lambda number: _look(context, steps[number]), numbers)
+        found = dict(zip(numbers, looked, strict=True))
+        yield {number: each for number, each in found.items() if not isinstance(each, PurgePlan)}
+        plans = {number: each for number, each in found.items() if isinstance(each, PurgePlan)}
         try:
-            return self.plan(context, table)
-        except RelanceError as error:
-            return error
+            for order in _with_same_options(plans):
+                for outcomes in _finish(context, [plans[number] for number in order]):
+                    done: dict[int, Outcome] = {order[at]: outcome for at, outcome in outcomes.items()}
+                    for number in done:
+                        del plans[number]
+                    yield done
+        except Exception:
+            # What is gone was purged before that: done again by itself, it would not be found.
+            yield {
+                number: _remembered(plan)
+                for number, plan in plans.items()
+                if isinstance(_look(context, steps[number]), TableNotFoundError | None)
+            }
+            raise
 
-    def _is_gone(self, context: Context, table: tuple[str, ...]) -> bool:
-        return isinstance(self._look(context, table), TableNotFoundError)
 
-    def _is_old(self, generation: Generation) -> bool:
-        return dropped_before(generation, self.deleted_before)
+def _with_same_options(plans: Mapping[int, PurgePlan]) -> list[list[int]]:
+    """Return the numbers of the plans, those with the same options together."""
+    groups: dict[tuple[bool, float | None], list[int]] = {}
+    for number, plan in plans.items():
+        groups.setdefault((plan.options.force, plan.options.rate_limit), []).append(number)
+    return list(groups.values())
 
-    def _is_due(self, context: Context, generation: Generation) -> bool:
-        due = is_due(context, generation) and self._is_old(generation)
-        return due and self.deletion_id in {None, generation.deletion_id}
+
+def _look(context: Context, step: Step) -> TablePlan | RelanceError | None:
+    try:
+        return step.plan(context)
+    except RelanceError as error:
+        return error
+
+
+def _is_due(job: PurgeDropped, context: Context, generation: Generation) -> bool:
+    due = is_due(context, generation) and dropped_before(generation, job.deleted_before)
+    return due and job.deletion_id in {None, generation.deletion_id}
 
 
 @dataclass(frozen=True, slots=True)
-class PurgePlan:
+class PurgePlan(TablePlan):
     """The dropped tables of one name. There are no tasks, so this is never sent anywhere."""
 
     context: Context

@@ -32,13 +32,6 @@ def deleted_share(fragment: FragmentMetadata) -> float:
     return fragment.num_deletions / fragment.physical_rows if fragment.physical_rows else 0.0
 
 
-def rows_per_fragment(target_rows: int, target_bytes: int | None, *, rows: int, size: int) -> int:
-    """Return how many rows of a table make a fragment of the target size, deleted ones included."""
-    if target_bytes is None or not size:
-        return target_rows
-    return max(1, min(target_rows, target_bytes * rows // size))
-
-
 def bytes_of(fragment: FragmentMetadata) -> int:
     """Return the size of a fragment's data files; old writers did not note it, so it may be too small."""
     return sum(each.file_size_bytes or 0 for each in fragment.files)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import lance
 from lance.fragment import FragmentMetadata
 
 from relance.catalog.context import Context
-from relance.errors import ConcurrentModificationError, InvalidInputError, RelanceError
-from relance.jobs.base import Effect, Estimate, Figures
+from relance.errors import ConcurrentModificationError, RelanceError
+from relance.jobs.base import Effect, Estimate, Expected, Figures, Name, TablePlan
 from relance.jobs.engine import worth_retrying
-from relance.jobs.plans.tables import Place, all_tables, open_planned, open_version, place_of
+from relance.jobs.indexes import RefreshIndexes
+from relance.jobs.plans.tables import Place, open_expected, open_planned, open_version, place_of
 from relance.operations.data_errors import data_errors
-from relance.operations.targets import Target, after_write, open_for_writing
+from relance.operations.targets import Target, after_write
 
 _SEGMENTED = {"BTree": "BTREE", "Bitmap": "BITMAP"}
 """Kinds that have no settings, so that parts built apart are parts of one index; others Lance extends."""
@@ -41,58 +42,41 @@ class Lag:
         return sum(rows for _, rows in self.fragments)
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshIndexes:
-    """Extends indexes that leave out more rows than both limits allow; results stay the same.
+def plan_refresh(
+    job: RefreshIndexes, context: Context, table: Name, expect: Expected | None
+) -> RefreshPlan | None:
+    """Return what to extend; None when no index lags."""
+    target = open_expected(context, table, expect)
+    place = place_of(context, target)
+    with target.errors():
+        fragments = [fragment.metadata for fragment in target.dataset.get_fragments()]
+        rows = sum(fragment.num_rows for fragment in fragments)
+        limit = job.allowed_lag(rows)
+        lags = tuple(lag for lag in lags_of(target.dataset, fragments) if lag.rows > limit)
+        columns = set(target.dataset.schema.names)
+    if not lags:
+        return None
+    return RefreshPlan(place, lags, tuple(_tasks(place, lags, columns, job.segment_rows)), rows)
 
-    Indexes over `segment_rows` or more new rows are built in parts, by many tasks, if their kind is BTREE
-    or BITMAP. All others, vector indexes among them, are extended by Lance in one task for the table.
+
+def _tasks(
+    place: Place, lags: Sequence[Lag], columns: set[str], segment_rows: int
+) -> Iterator[Build | Extend]:
+    """Yield tasks: indexes over `segment_rows` or more new rows are built in parts if their type allows it.
+
+    All others, vector indexes among them, are extended by Lance in one task for the table.
     """
-
-    max_lag_rows: int = 0
-    max_lag_ratio: float = 0.0
-    """A share of the table's rows."""
-    segment_rows: int = 5_000_000
-    name: ClassVar[str] = "refresh indexes"
-
-    def __post_init__(self) -> None:
-        if self.max_lag_rows < 0 or self.segment_rows < 1:
-            raise InvalidInputError("max_lag_rows must be at least 0 and segment_rows at least 1")
-        if not 0 <= self.max_lag_ratio <= 1:
-            raise InvalidInputError(f"max_lag_ratio must be between 0 and 1, got {self.max_lag_ratio}")
-
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        """Return all tables."""
-        return all_tables(context)
-
-    def plan(self, context: Context, table: tuple[str, ...]) -> RefreshPlan | None:
-        """Return what to extend; None when no index lags."""
-        target = open_for_writing(context, table)
-        place = place_of(context, target)
-        with target.errors():
-            fragments = [each.metadata for each in target.dataset.get_fragments()]
-            rows = sum(each.num_rows for each in fragments)
-            limit = max(self.max_lag_rows, self.max_lag_ratio * rows)
-            lags = tuple(each for each in lags_of(target.dataset, fragments) if each.rows > limit)
-            columns = set(target.dataset.schema.names)
-        if not lags:
-            return None
-        return RefreshPlan(place, lags, tuple(self._tasks(place, lags, columns)), rows)
-
-    def _tasks(self, place: Place, lags: Sequence[Lag], columns: set[str]) -> Iterator[Build | Extend]:
-        # The address of a column inside another is not always its name.
-        big = [
-            lag
-            for lag in lags
-            if lag.rows >= self.segment_rows and lag.kind in _SEGMENTED and lag.column in columns
-        ]
-        for lag in big:
-            for part in _parts(lag.fragments, self.segment_rows):
-                weight = sum(rows for _, rows in part) * _SCALAR_SECONDS
-                yield Build(place, lag, tuple(number for number, _ in part), weight)
-        if small := [lag for lag in lags if lag not in big]:
-            weight = sum(lag.rows * _seconds(lag.kind) for lag in small)
-            yield Extend(place, tuple(lag.name for lag in small), weight)
+    # The address of a column inside another is not always its name.
+    big = [
+        lag for lag in lags if lag.rows >= segment_rows and lag.kind in _SEGMENTED and lag.column in columns
+    ]
+    for lag in big:
+        for part in _parts(lag.fragments, segment_rows):
+            weight = sum(rows for _, rows in part) * _SCALAR_SECONDS
+            yield Build(place, lag, tuple(number for number, _ in part), weight)
+    if small := [lag for lag in lags if lag not in big]:
+        weight = sum(lag.rows * _seconds(lag.kind) for lag in small)
+        yield Extend(place, tuple(lag.name for lag in small), weight)
 
 
 def _seconds(kind: str) -> float:
@@ -181,7 +165,7 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
-class RefreshPlan:
+class RefreshPlan(TablePlan):
     """The indexes of one table that lag."""
 
     place: Place

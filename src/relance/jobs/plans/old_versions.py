@@ -7,8 +7,8 @@ is a rate to keep, the files that Lance names are deleted in tasks, which are in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import lance
@@ -16,120 +16,63 @@ import lance
 from relance.catalog.context import Context
 from relance.catalog.layout import ManifestFile, list_manifests
 from relance.catalog.states import new_nonce
-from relance.errors import ConcurrentModificationError, InvalidInputError
-from relance.jobs.base import Effect, Estimate, Figures, TablePlan
-from relance.jobs.plans.tables import all_tables
+from relance.errors import ConcurrentModificationError
+from relance.jobs.base import Effect, Estimate, Expected, Figures, Name, TablePlan
+from relance.jobs.cleanup import CleanUp
+from relance.jobs.plans.tables import open_expected
 from relance.operations.cleaning.cleanup import (
     RemovalStats,
     clean,
     dated,
     forget_versions,
     tags_of,
-    with_rule,
 )
 from relance.operations.cleaning.clones import clones_of_run, files_of_clones
 from relance.operations.cleaning.policy import CleanupPolicy, Version
 from relance.operations.cleaning.retired_files import DeleteFiles, Removal, Removed, plan_removal
-from relance.operations.targets import Target, open_for_writing
-
-FLOOR = timedelta(hours=24)
-"""Versions younger than this stay unless it is said by name that they may go."""
-
-GIANT_FILES = 20_000
-"""From so many files on they are deleted in tasks."""
+from relance.operations.targets import Target
 
 _BYTES_PER_FILE = 150
 """Of a manifest."""
-_ALLOW_YOUNG = "choose older versions, or pass --allow-young if no job uses them"
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class CleanUp:
-    """Removes the versions that a policy lets go, and old files that were never committed.
+def plan_cleanup(
+    job: CleanUp, run: str, context: Context, table: Name, expect: Expected | None
+) -> TablePlan | None:
+    """Choose the versions that go; jobs of one `run` look for shallow clones once.
 
-    Tags, branches and shallow clones in the same root keep what they name. Files that no version names
-    stay for seven days, since a job that is under way may have written them.
+    Raises:
+        TableNotFoundError: there is no such table.
+        InvalidTableStateError: a version that is to go is tagged, or a clone cannot be read.
+        ConcurrentModificationError: the table went while it was looked at.
     """
-
-    policy: CleanupPolicy = field(default_factory=CleanupPolicy)
-    allow_young: bool = False
-    """Let the policy also take versions younger than 24 hours, and files that no version names."""
-    as_of: int | None = None
-    """Count versions as if this one were the latest: newer ones stay, and no older one goes for them."""
-    look_for_clones: bool = True
-    """Open the other tables of the root to see whether they read files of this one."""
-    giant_files: int = GIANT_FILES
-    is_pinned: bool = False
-    """Take the policy's moments as they are: they were checked where the run was planned."""
-    run: str = field(default_factory=new_nonce)
-    """Tells one run from another: the clones are looked for once in each."""
-    name: str = field(default="clean up", init=False)
-    visits_at_once: int = field(default=4, init=False)
-
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        return all_tables(context)
-
-    def pin(self, context: Context) -> CleanUp:
-        """Return the job with the moment before which versions may go.
-
-        Raises:
-            InvalidInputError: the policy takes young versions, which was not allowed.
-        """
-        if self.is_pinned:
-            return self
-        now = context.clock.now()
-        return replace(self, policy=self._allowed(with_rule(self.policy, now), now), is_pinned=True)
-
-    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
-        """Choose the versions that go.
-
-        Raises:
-            TableNotFoundError: there is no such table.
-            InvalidTableStateError: a version that is to go is tagged, or a clone cannot be read.
-            InvalidInputError: the policy takes young versions, which was not allowed.
-            ConcurrentModificationError: the table went while it was looked at.
-        """
-        policy = self.pin(context).policy
-        shared = clones_of_run(self.run, context.root.uri)
-        target = open_for_writing(context, table, session=shared.session)
-        manifests = list_manifests(context.storage, target.found.directory, None)
-        if not manifests:
-            raise ConcurrentModificationError(
-                f"table id '{target.found.table_id}' no longer has any version; retry"
-            )
-        with target.errors():
-            versions = _versions(target.dataset, policy, manifests)
-            chosen = policy.choose(self._known(versions), tags_of(target.dataset))
-        clones = shared.get(context) if self.look_for_clones else []
-        cloned = files_of_clones(context, clones, target.found.directory)
-        small = _size(manifests) < self.giant_files
-        if small and not cloned and policy.rate_limit is None:
-            return CleanedByLance(context, target, chosen, policy, len(versions))
-        found = plan_removal(context, target, chosen, policy, cloned, manifests)
-        return None if found is None else CleanedInTasks(found, found.tasks, len(manifests))
-
-    def _known(self, versions: Sequence[Version]) -> list[Version]:
-        return [each for each in versions if self.as_of is None or each.number <= self.as_of]
-
-    def _allowed(self, policy: CleanupPolicy, now: datetime) -> CleanupPolicy:
-        if self.allow_young:
-            return policy
-        if policy.delete_unverified:
-            raise InvalidInputError(
-                "delete_unverified removes files of jobs in progress: set allow_young if there are none",
-                hint=_ALLOW_YOUNG,
-            )
-        floor = now - FLOOR
-        if policy.before_timestamp is None:
-            return replace(policy, before_timestamp=floor)
-        if policy.before_timestamp > floor:
-            raise InvalidInputError(
-                "the policy removes versions younger than 24 hours, which jobs may still use: "
-                "choose an earlier time or set allow_young",
-                hint=_ALLOW_YOUNG,
-            )
-        return policy
+    policy = CleanupPolicy(
+        before_timestamp=job.before,
+        before_version=job.before_version,
+        retain_versions=job.retain_versions,
+        delete_unverified=job.delete_unverified,
+        error_if_tagged_old_versions=not job.skip_tagged,
+        rate_limit=job.rate_limit,
+    )
+    shared = clones_of_run(run or new_nonce(), context.root.uri)
+    target = open_expected(context, table, expect, session=shared.session)
+    manifests = list_manifests(context.storage, target.found.directory, None)
+    if not manifests:
+        raise ConcurrentModificationError(
+            f"table id '{target.found.table_id}' no longer has any version; retry"
+        )
+    with target.errors():
+        versions = _versions(target.dataset, policy, manifests)
+        known = [each for each in versions if job.as_of is None or each.number <= job.as_of]
+        chosen = policy.choose(known, tags_of(target.dataset))
+    clones = [] if job.ignore_clones else shared.get(context)
+    cloned = files_of_clones(context, clones, target.found.directory)
+    small = _size(manifests) < job.split_files
+    if small and not cloned and policy.rate_limit is None:
+        return CleanedByLance(context, target, chosen, policy, len(versions))
+    found = plan_removal(context, target, chosen, policy, cloned, manifests)
+    return None if found is None else CleanedInTasks(found, found.tasks, len(manifests))
 
 
 def _versions(
@@ -148,7 +91,7 @@ def _size(manifests: Sequence[ManifestFile]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class CleanedByLance:
+class CleanedByLance(TablePlan):
     """A table of ordinary size: it has no tasks, so it is never sent anywhere."""
 
     context: Context
@@ -186,7 +129,7 @@ def _files(stats: RemovalStats) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class CleanedInTasks:
+class CleanedInTasks(TablePlan):
     """A table whose files are deleted in tasks."""
 
     removal: Removal

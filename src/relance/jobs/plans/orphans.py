@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -23,8 +23,7 @@ from relance.catalog.purge import PurgeOptions, PurgeResult, make_ready, purge_r
 from relance.catalog.repair import HASHED_DIRECTORY, remove_leftovers
 from relance.catalog.resolve import generation_of_row
 from relance.catalog.states import control_text, new_nonce
-from relance.clock import require_moment
-from relance.config import ENABLE_MANIFEST, require_duration
+from relance.config import ENABLE_MANIFEST
 from relance.errors import (
     ConcurrentModificationError,
     InvalidInputError,
@@ -33,8 +32,10 @@ from relance.errors import (
     UnsupportedOperationError,
 )
 from relance.identifiers import why_unusable
-from relance.jobs.base import Effect, Estimate, TablePlan
+from relance.jobs.base import Effect, Estimate, Name, TablePlan
+from relance.jobs.cleanup import FLOOR
 from relance.jobs.engine import worth_retrying
+from relance.jobs.orphans import RemoveOrphans
 from relance.locations import (
     DEREGISTERED_FILE,
     LAYOUT_KEY,
@@ -49,72 +50,29 @@ from relance.operations.cleaning.pacing import paced, purge_options
 from relance.storage.ballast import emptying
 from relance.storage.protocol import ObjectInfo
 
-FLOOR = timedelta(hours=24)
-"""Younger directories stay unless it is said by name that they may go."""
-
 _SECONDS_PER_FILE = 0.002
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveOrphans:
-    """Removes directories that nothing names and of which every file is older than a span.
+@emptying()
+def plan_orphans(job: RemoveOrphans, context: Context, table: Name) -> TablePlan | None:
+    """Look at the root.
 
-    What is not of a kind that the catalog makes is reported and never touched.
+    Raises:
+        InvalidInputError: a table is named.
+        UnsupportedOperationError: the root has a manifest, and the catalog is opened without it.
     """
-
-    older_than: timedelta = FLOOR
-    allow_young: bool = False
-    """Let `older_than` be less than 24 hours: only where nobody creates tables."""
-    with_versions: bool = False
-    """Also directories that hold a version. A deregistered table looks the same: look at the dry run."""
-    rate_limit: float | None = None
-    """Files per second in each process."""
-    before: datetime | None = None
-    """Instead of `older_than`, the moment that it led to where the run was planned."""
-    name: str = field(default="remove orphans", init=False)
-
-    def __post_init__(self) -> None:
-        require_duration(self.older_than, what="older_than")
-        if self.older_than < FLOOR and not self.allow_young:
-            raise InvalidInputError(
-                "directories younger than 24 hours may belong to a create in progress: "
-                f"older_than={self.older_than} requires allow_young"
-            )
-        if self.rate_limit is not None and self.rate_limit <= 0:
-            raise InvalidInputError(f"rate_limit must be above 0, got {self.rate_limit}")
-        if self.before is not None:
-            require_moment(self.before, what="before")
-
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        return [()]
-
-    @emptying()
-    def pin(self, context: Context) -> RemoveOrphans:
-        """Return the job with the moment before which directories may go, by the store's clock."""
-        if self.before is not None:
-            return self
-        return replace(self, before=context.store_now() - self.older_than)
-
-    @emptying()
-    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
-        """Look at the root.
-
-        Raises:
-            InvalidInputError: a table is named.
-            UnsupportedOperationError: the root has a manifest, and the catalog is opened without it.
-        """
-        if table:
-            raise InvalidInputError("remove orphans works on the whole root: name no table")
-        before = context.store_now() - self.older_than if self.before is None else self.before
-        if not self.allow_young:
-            # A moment of a clock that is ahead of the store's lets no younger directory go.
-            before = min(before, context.store_now() - FLOOR)
-        found = find_orphans(context, before, with_versions=self.with_versions)
-        if not found.orphans and not found.kept:
-            return None
-        # However many of the tasks run in this process, they share its pace.
-        tasks = tuple(RemoveDirectory(each, before, self.rate_limit) for each in found.orphans)
-        return OrphanPlan(found, tasks)
+    if table:
+        raise InvalidInputError("remove orphans works on the whole root: name no table")
+    before = job.cutoff(context.store_now())
+    if not job.allow_young:
+        # A moment of a clock that is ahead of the store's lets no younger directory go.
+        before = min(before, context.store_now() - FLOOR)
+    found = find_orphans(context, before, with_versions=job.with_versions)
+    if not found.orphans and not found.kept:
+        return None
+    # However many of the tasks run in this process, they share its pace.
+    tasks = tuple(RemoveDirectory(orphan, before, job.rate_limit) for orphan in found.orphans)
+    return OrphanPlan(found, tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +87,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanPlan:
+class OrphanPlan(TablePlan):
     """The directories that go."""
 
     found: Findings

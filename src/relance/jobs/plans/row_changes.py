@@ -28,7 +28,7 @@ from relance.errors import (
     TableNotFoundError,
     TableVersionNotFoundError,
 )
-from relance.jobs.base import Effect, Estimate, Figures, Task
+from relance.jobs.base import Effect, Estimate, Figures, TablePlan, Task
 from relance.jobs.engine import back_off
 from relance.lance_io import checkout, open_at
 from relance.operations.data_errors import data_errors
@@ -242,7 +242,7 @@ class RewriteTask:
 
 
 @dataclass(frozen=True, slots=True)
-class RewritePlan:
+class RewritePlan(TablePlan):
     """A change of rows of one table at one version."""
 
     at: Pinned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import lance
@@ -13,7 +13,8 @@ import numpy.typing as npt
 from lance.fragment import FragmentMetadata
 
 from relance.catalog.context import Context
-from relance.errors import InvalidInputError
+from relance.errors import RelanceError
+from relance.jobs.base import Expected, MovedError, Name
 from relance.jobs.plans.row_changes import (
     TASK_SECONDS,
     Costs,
@@ -25,10 +26,13 @@ from relance.jobs.plans.row_changes import (
     fragment_text,
     fragments_of,
     grouped,
+    pieces_of,
     plan_rewrite,
 )
+from relance.jobs.plans.tables import open_expected
+from relance.lance_io import transaction_at
 from relance.operations.data.expressions import check_expressions
-from relance.operations.targets import Target, open_for_writing
+from relance.operations.targets import Target
 
 _COSTS = Costs(fragment=0.005, row=1e-7)
 
@@ -45,33 +49,50 @@ _THREADS = 4
 """A fragment takes one core, and waits for the store in between."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRows:
-    """Deletes the rows that a predicate selects. Rows that are added after the plan stay."""
+MOST_VERSIONS = 500
+"""So many versions that came since the plan are looked at; with more it counts as moved."""
 
-    where: str
-    name: str = field(default="delete rows", init=False)
+_HARMLESS = (
+    lance.LanceOperation.Append,
+    lance.LanceOperation.Delete,
+    lance.LanceOperation.Rewrite,
+    lance.LanceOperation.CreateIndex,
+    lance.LanceOperation.UpdateConfig,
+)
+"""After these a row has the values that it had, or is gone."""
 
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        raise InvalidInputError("delete rows: name at least one table; this job never runs on all tables")
 
-    def plan(self, context: Context, table: tuple[str, ...]) -> RewritePlan | None:
-        """Look for an index that knows the rows; else each task looks through its fragments.
+def plan_delete(where: str, context: Context, table: Name, expect: Expected | None) -> RewritePlan | None:
+    """Look for an index that knows the rows; else each task looks through its fragments.
 
-        Raises:
-            InvalidInputError: the predicate cannot be used.
-        """
-        check_expressions([self.where])
-        target = open_for_writing(context, table)
+    Raises:
+        InvalidInputError: the predicate cannot be used.
+        MovedError: the table was replaced, or its rows were changed, after the plan was made.
+    """
+    check_expressions([where])
+    target = open_unchanged(context, table, expect)
+    with target.errors():
+        indexes = _indexes(target.dataset, where)
+        known = _addresses(target.dataset, where) if indexes else None
+    # To ask an index again for every fragment takes longer than a scan, so no fragment asks it.
+    # On a line of its own: the predicate may end in a comment.
+    rewrite = _Delete(where, f"((\n{where}\n) IS TRUE)" if indexes else where)
+    if known is None:
+        return plan_rewrite(target, rewrite, _COSTS)
+    return _plan_known(target, rewrite, known) if known.size else None
+
+
+def open_unchanged(context: Context, table: Name, expect: Expected | None) -> Target:
+    """Return the latest version of a table, if its rows are those that were planned for, or fewer or more.
+
+    Raises:
+        MovedError: it was replaced, or rows of it were changed.
+    """
+    target = open_expected(context, table, expect)
+    if expect is not None and expect.version is not None:
         with target.errors():
-            indexes = _indexes(target.dataset, self.where)
-            known = _addresses(target.dataset, self.where) if indexes else None
-        # To ask an index again for every fragment takes longer than a scan, so no fragment asks it.
-        # On a line of its own: the predicate may end in a comment.
-        rewrite = _Delete(self.where, f"((\n{self.where}\n) IS TRUE)" if indexes else self.where)
-        if known is None:
-            return plan_rewrite(target, rewrite, _COSTS)
-        return _plan_known(target, rewrite, known) if known.size else None
+            _check_rows(f"table id '{'$'.join(table)}'", target.dataset, expect.version)
+    return target
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +228,35 @@ def _in_threads(context: Context, at: Pinned, calls: Sequence[Callable[[], Part 
     for each in ended:
         each.result()  # raises what went wrong
     return changed
+
+
+def _check_rows(what: str, dataset: lance.LanceDataset, planned: int) -> None:
+    latest = int(dataset.version)
+    if latest - planned > MOST_VERSIONS:
+        more = f"{latest - planned} more versions than when the plan was made"
+        raise MovedError(f"{what} has {more}, too many to check; re-plan")
+    for version in range(planned + 1, latest + 1):
+        operation = _operation(dataset, version)
+        if not isinstance(operation, _HARMLESS) and not _same_rows(dataset, version):
+            name = "an unknown change" if operation is None else type(operation).__name__
+            raise MovedError(
+                f"{what} was changed after the plan was made (version {version}: {name}), "
+                "so different rows may match now; re-plan"
+            )
+
+
+def _same_rows(dataset: lance.LanceDataset, version: int) -> bool:
+    """Tell whether a version has the fragments of the one before it: some changes pylance does not name."""
+    try:
+        before, after = (dataset.checkout_version(each) for each in (version - 1, version))
+        return pieces_of(before) == pieces_of(after) and before.schema == after.schema
+    except (OSError, ValueError):
+        return False  # cleaned up meanwhile: nobody can tell
+
+
+def _operation(dataset: lance.LanceDataset, version: int) -> object | None:
+    try:
+        transaction = transaction_at(dataset, version)
+    except (OSError, ValueError, RelanceError):
+        return None  # cleaned up meanwhile: nobody can tell
+    return None if transaction is None else transaction.operation

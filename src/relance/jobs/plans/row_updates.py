@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import lance
@@ -16,6 +16,7 @@ from pyarrow import types
 
 from relance.catalog.context import Context
 from relance.errors import InvalidInputError, UnsupportedOperationError
+from relance.jobs.base import Expected, Name
 from relance.jobs.plans.row_changes import (
     Costs,
     Part,
@@ -26,8 +27,9 @@ from relance.jobs.plans.row_changes import (
     fragments_of,
     plan_rewrite,
 )
+from relance.jobs.plans.tables import open_expected
+from relance.jobs.update_rows import UpdateRows
 from relance.operations.data.expressions import check_expressions
-from relance.operations.targets import open_for_writing
 from relance.operations.watched import Watched
 
 _COSTS = Costs(fragment=0.01, row=5e-7, byte=1e-8)
@@ -41,39 +43,22 @@ _BLOB_MARK = b"lance-encoding:blob"
 _BLOB_TYPE = "lance.blob.v2"
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateRows:
-    """Sets columns to SQL expressions, in all rows or in those that a predicate selects.
+def plan_update(
+    job: UpdateRows, context: Context, table: Name, expect: Expected | None
+) -> RewritePlan | None:
+    """Check the expressions as Lance does, then cut the table up by its fragments.
 
-    Every expression sees the row as it was, also when another column of it is set.
+    Raises:
+        InvalidInputError: an expression or the predicate cannot be used.
+        UnsupportedOperationError: the table has blobs.
     """
-
-    set: Mapping[str, str]
-    """For each column, the expression that gives its new value."""
-    where: str | None = None
-    name: str = field(default="update rows", init=False)
-    only_once: bool = field(default=True, init=False)
-    """An expression may see what it has set."""
-
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        raise InvalidInputError("update rows: name at least one table; this job never runs on all tables")
-
-    def plan(self, context: Context, table: tuple[str, ...]) -> RewritePlan | None:
-        """Check the expressions as Lance does, then cut the table up by its fragments.
-
-        Raises:
-            InvalidInputError: no column is set, or an expression or the predicate cannot be used.
-            UnsupportedOperationError: the table has blobs.
-        """
-        if not self.set:
-            raise InvalidInputError("update rows has nothing to do: set at least one column")
-        check_expressions([self.where, *self.set.values()])
-        target = open_for_writing(context, table)
-        with target.errors():
-            schema = target.dataset.schema
-            _refuse_blobs(schema)
-            lance.write_dataset(schema.empty_table(), "memory://").update(dict(self.set), where=self.where)
-        return plan_rewrite(target, _Update(tuple(self.set.items()), self.where), _COSTS)
+    check_expressions([job.where, *job.set.values()])
+    target = open_expected(context, table, expect)
+    with target.errors():
+        schema = target.dataset.schema
+        _refuse_blobs(schema)
+        lance.write_dataset(schema.empty_table(), "memory://").update(dict(job.set), where=job.where)
+    return plan_rewrite(target, _Update(tuple(job.set.items()), job.where), _COSTS)
 
 
 def _refuse_blobs(schema: pa.Schema) -> None:

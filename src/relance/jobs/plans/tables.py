@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import lance
 from lance_namespace import ListTablesRequest
 
-from relance.catalog.context import Context
-from relance.errors import ConcurrentModificationError, TableVersionNotFoundError
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.resolve import Found, find_table
+from relance.errors import ConcurrentModificationError, TableNotFoundError, TableVersionNotFoundError
+from relance.jobs.base import Expected, MovedError, Name
 from relance.lance_io import checkout, open_at
 from relance.operations.tables import list_all_tables
 from relance.operations.targets import Target, open_for_writing
@@ -62,6 +64,61 @@ def open_version(context: Context, place: Place) -> lance.LanceDataset:
         raise ConcurrentModificationError(
             f"{cause.detail} was cleaned up after the plan was made; re-plan"
         ) from cause
+
+
+def open_expected(
+    context: Context, table: Name, expect: Expected | None = None, *, session: lance.Session | None = None
+) -> Target:
+    """Return the latest version of a table, if it is still the one that was expected.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+        MovedError: it is another one than was expected.
+    """
+    try:
+        target = open_for_writing(context, table, session=session)
+    except TableNotFoundError as cause:
+        raise _gone(cause) if expect is not None else cause from None
+    if expect is not None:
+        _check_directory(table, target.found, expect)
+        version = int(target.dataset.version)
+        if expect.version is not None and version < expect.version:
+            raise MovedError(
+                f"{_named(table)} was re-created after the plan was made: it is at version {version} "
+                f"and was at {expect.version}; re-plan"
+            )
+    return target
+
+
+def find_expected(
+    context: Context, table: Name, expect: Expected | None = None, *, properties: bool = True
+) -> Found:
+    """Return where a table is, which may have no data, if it is still the one that was expected.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+        MovedError: it is another one than was expected.
+    """
+    try:
+        found = find_table(context, table_id_of(context, table), properties=properties)
+    except TableNotFoundError as cause:
+        raise _gone(cause) if expect is not None else cause from None
+    if expect is not None:
+        _check_directory(table, found, expect)
+    return found
+
+
+def _gone(cause: TableNotFoundError) -> MovedError:
+    return MovedError(f"{cause.detail}; it existed when the plan was made: re-plan")
+
+
+def _check_directory(table: Name, found: Found, expect: Expected) -> None:
+    if found.directory != expect.directory:
+        raise MovedError(f"{_named(table)} was replaced after the plan was made; re-plan")
+
+
+def _named(table: Name) -> str:
+    return f"table id '{'$'.join(table)}'"
 
 
 def all_tables(context: Context) -> list[tuple[str, ...]]:

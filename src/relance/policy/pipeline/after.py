@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from relance.catalog.context import Context
 from relance.jobs.base import CatalogRef
+from relance.jobs.facts import TableFacts
+from relance.jobs.gather import gather
 from relance.jobs.runner import Runner
-from relance.policy.facts import TableFacts
-from relance.policy.pipeline.gather import added, gather
 from relance.policy.pipeline.planning import RunPlan
 from relance.policy.records import ActionRecord, Outcome, TableChange, Totals
 
@@ -25,10 +25,7 @@ def seen_after(
     done = {each.action.table for each in records.values() if each.outcome is Outcome.DONE}
     touched = [each for each in plan.tables if each.table in done]
     names = {each.table for each in touched}
-    now = {
-        _key(each.facts): replace(each.facts, columns=())
-        for each in gather(catalog, runner, only=names.__contains__)
-    }
+    now = {_key(each.facts): each.facts.recorded for each in gather(catalog, runner, only=names.__contains__)}
     changes = tuple(
         TableChange(each, now.get(_key(each)) if each.table in names else each) for each in plan.tables
     )
@@ -43,8 +40,8 @@ def _key(facts: TableFacts) -> tuple[tuple[str, ...], str]:
 def _totals(before: Totals, changes: tuple[TableChange, ...]) -> Totals:
     old, new = Totals(), Totals()
     for each in changes:
-        old = added(old, each.before)
+        old = old.plus(each.before)
         if each.after is not None:
-            new = added(new, each.after)
+            new = new.plus(each.after)
     names = [each.name for each in fields(Totals)]
     return Totals(**{name: getattr(before, name) - getattr(old, name) + getattr(new, name) for name in names})

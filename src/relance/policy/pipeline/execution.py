@@ -7,29 +7,27 @@ is not there is done again, which changes nothing where it was done already.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from relance.catalog.context import Context, table_id_of
-from relance.catalog.purge import claimed_for
-from relance.catalog.resolve import state_of_name
-from relance.errors import RelanceError
-from relance.jobs.base import CatalogRef, Effect, Result
+from relance.catalog.context import Context
+from relance.jobs.base import CatalogRef, Effect, Result, Step
 from relance.jobs.engine import Progress, Run
-from relance.jobs.maintain import Choice
-from relance.policy.actions import AnyKind, Kind
+from relance.jobs.runner import Placement, slices_of
 from relance.policy.pipeline.after import seen_after
 from relance.policy.pipeline.history_rows import RunHead
 from relance.policy.pipeline.lease import Lease
 from relance.policy.pipeline.past_runs import History
 from relance.policy.pipeline.plan_file import end
 from relance.policy.pipeline.planning import RunPlan
-from relance.policy.pipeline.steps import Step, StepsJob, Subject, chunks_of, did_nothing
+from relance.policy.pipeline.steps import PlannedAction, Subject, chunks_of
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState
 
 _CLONES_FOR_SECONDS = 600
 """So long what is known about clones is relied on; then they are looked for again."""
+
+_CHECK_SECONDS = 0.01
 
 FOUND_DONE = "already done when the run was resumed"
 
@@ -43,13 +41,13 @@ class Execution:
     context: Context
     catalog: CatalogRef
     plan: RunPlan
-    choice: Choice
+    where: Placement
     lease: Lease
     progress: Report | None = None
     resumed: bool = False
     sleep: Callable[[float], None] = time.sleep
     _records: dict[int, ActionRecord] = field(default_factory=dict)
-    _failed: dict[Subject, AnyKind] = field(default_factory=dict)
+    _failed: dict[Subject, str] = field(default_factory=dict)
 
     def run(self) -> RunRecord:
         """Do all steps that are not in the history, and return what became of all."""
@@ -76,7 +74,7 @@ class Execution:
 
     def _head(self) -> RunHead:
         plan = self.plan
-        return RunHead(plan.run, plan.actor, plan.policy, plan.policy_hash, self.choice.why)
+        return RunHead(plan.run, plan.actor, plan.policy, plan.policy_hash, self.where.why)
 
     def _take_over_plan(self, history: History, head: RunHead) -> None:
         """Write what the plan itself decided: steps with nothing to do, failed and skipped ones."""
@@ -89,58 +87,48 @@ class Execution:
         history.add_actions(head, done.items())
         self._records |= done
 
-    def _note(self, steps: Sequence[Step]) -> None:
+    def _note(self, steps: Sequence[PlannedAction]) -> None:
         """Remember what failed, among the steps of which something is known."""
         for each in steps:
             known = self._records.get(each.number)
             if known is not None and known.outcome is Outcome.FAILED:
                 self._failed.setdefault(each.subject, each.action.kind)
 
-    def _done(self, chunk: Sequence[Step], *, in_doubt: bool) -> dict[int, ActionRecord]:
-        """Do some steps of one kind, and return what became of each."""
+    def _done(self, chunk: Sequence[PlannedAction], *, in_doubt: bool) -> dict[int, ActionRecord]:
+        """Do some actions of one kind, and return what became of each."""
         done: dict[int, ActionRecord] = {}
-        wanted: dict[tuple[str, ...], Step] = {}
-        for step in chunk:
-            if step.subject in self._failed:
-                error = f"{self._failed[step.subject]} failed on the same table"
-                done[step.number] = replace(step.record, outcome=Outcome.SKIPPED, error=error)
+        wanted: list[PlannedAction] = []
+        for each in chunk:
+            if each.subject in self._failed:
+                error = f"{self._failed[each.subject]} failed on the same table"
+                done[each.number] = replace(each.record, outcome=Outcome.SKIPPED, error=error)
             else:
-                wanted[step.key] = step
-        if in_doubt and chunk[0].action.kind is Kind.PURGE:
-            self._wait_for_claims(list(wanted.values()))
-        for result, started in self._results(chunk[0].action.kind, wanted):
-            step = wanted[result.table]
-            done[step.number] = _record_of(step, result, started, in_doubt=in_doubt)
+                wanted.append(each)
+        if not wanted:
+            return done
+        token = f"{self.plan.run}-{int(self.context.clock.monotonic()) // _CLONES_FOR_SECONDS}"
+        steps = [each.step(token, expected=True) for each in wanted]
+        if in_doubt:
+            self._wait_for_claims(steps)
+        run = Run(chunk[0].action.kind, self.catalog, self.where, progress=self.progress)
+        for at, result in run.results(steps):
+            started = self.context.clock.now() - result.duration
+            record = _record_of(wanted[at], steps[at], result, started, in_doubt=in_doubt)
+            done[wanted[at].number] = record
         return done
 
-    def _results(
-        self, kind: AnyKind, wanted: Mapping[tuple[str, ...], Step]
-    ) -> Iterator[tuple[Result, datetime]]:
-        if not wanted:
-            return
-        token = f"{self.plan.run}-{int(self.context.clock.monotonic()) // _CLONES_FOR_SECONDS}"
-        job = StepsJob(kind.value, wanted, token)
-        run = Run(job, self.catalog, self.choice.near, self.choice.far, progress=self.progress)
-        for result in run.results(list(wanted)):
-            yield result, self.context.clock.now() - result.duration
-
     def _wait_for_claims(self, steps: Sequence[Step]) -> None:
-        """Wait until the claims of the process that was stopped are over: only then others may purge."""
+        """Wait until the claims of the process that was stopped are over: only then others may go on."""
         for step in steps:
-            while (left := self._claimed_for(step)) > timedelta(0):
+            while (left := step.job.claimed_for(self.context, step.table)) > timedelta(0):
                 self.lease.check()
                 self.sleep(min(left.total_seconds(), 10.0) + 0.1)
 
-    def _claimed_for(self, step: Step) -> timedelta:
-        state = state_of_name(self.context, table_id_of(self.context, step.action.table))
-        for each in state.dropped:
-            if each.deletion_id == step.action.settings.get("deletion_id"):
-                return claimed_for(self.context, each)
-        return timedelta(0)
-
     def _close(self, history: History, head: RunHead) -> RunRecord:
         failed = sum(each.outcome is Outcome.FAILED for each in self._records.values())
-        changes, after = seen_after(self.context, self.catalog, self.choice.near, self.plan, self._records)
+        changes, after = seen_after(
+            self.context, self.catalog, self.where.table_runner, self.plan, self._records
+        )
         told = [f"{failed} of {len(self._records)} actions failed"] if failed else []
         message = "; ".join([*told, *filter(None, [self.plan.message])])
         record = replace(
@@ -157,21 +145,23 @@ class Execution:
 
     def _record(self, state: RunState) -> RunRecord:
         ordered = tuple(self._records[number] for number in sorted(self._records))
-        return replace(self.plan.record, state=state, engine=self.choice.why, actions=ordered, ended_at=None)
+        return replace(self.plan.record, state=state, engine=self.where.why, actions=ordered, ended_at=None)
 
 
-def _record_of(step: Step, result: Result, started: datetime, *, in_doubt: bool) -> ActionRecord:
+def _record_of(
+    planned: PlannedAction, step: Step, result: Result, started: datetime, *, in_doubt: bool
+) -> ActionRecord:
     record = ActionRecord(
-        step.action,
+        planned.action,
         Outcome.DONE,
-        planned=step.planned,
+        planned=planned.planned,
         effect=result.effect,
         started_at=started,
         duration=result.duration,
     )
     if result.error is not None:
-        return replace(record, outcome=Outcome.FAILED, error=_told(result.error))
-    if not did_nothing(step.action.kind, result.effect):
+        return replace(record, outcome=Outcome.FAILED, error=str(result.error))
+    if result.effect is not None and not step.job.is_nothing(result.effect):
         return record
     if in_doubt:
         # Planned, and nothing is left to do: the process that was stopped did it, and could not say so.
@@ -180,17 +170,25 @@ def _record_of(step: Step, result: Result, started: datetime, *, in_doubt: bool)
     return replace(record, outcome=Outcome.NOTHING)
 
 
-def _told(error: RelanceError) -> str:
-    return str(error)
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A task that looks whether the table of a step is still what was planned for."""
+
+    step: Step
+    weight: float = _CHECK_SECONDS
+
+    def run(self, context: Context) -> None:
+        if self.step.expect is not None:
+            self.step.job.check(context, self.step.table, self.step.expect)
 
 
-def moved_tables(catalog: CatalogRef, choice: Choice, plan: RunPlan) -> list[tuple[tuple[str, ...], str]]:
+def moved_tables(catalog: CatalogRef, where: Placement, plan: RunPlan) -> list[tuple[tuple[str, ...], str]]:
     """Return the tables that moved since they were planned for, in a way that matters, and how."""
     moved: dict[tuple[str, ...], str] = {}
     for chunk in chunks_of(plan.steps):
-        job = StepsJob("check for changes", {each.key: each for each in chunk}, plan.run, look_only=True)
-        run = Run(job, catalog, choice.near, choice.far)
-        for result in run.results(list(job.steps)):
-            if result.error is not None:
-                moved.setdefault(job.steps[result.table].action.table, result.error.detail)
+        checks = [_Check(each.step(plan.run, expected=True)) for each in chunk]
+        slices = slices_of(checks, slots=where.table_runner.slots)
+        for done in where.table_runner.run(catalog, slices, what=f"check {len(checks)} tables for changes"):
+            if done.error is not None:
+                moved.setdefault(checks[done.number].step.table, done.error.detail)
     return sorted(moved.items())

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from relance.identifiers import DELIMITER
 from relance.jobs.base import Effect, Estimate, Figures
-from relance.policy.actions import Action, Kind, Unknown, known_or_text
+from relance.policy.actions import Action, Unknown, known_or_text
 from relance.policy.codec import decode, dumps, encode
 from relance.policy.records import (
     ActionRecord,
@@ -116,7 +116,7 @@ def action_row(head: RunHead, number: int, record: ActionRecord, now: datetime) 
     row = head_row(head, now) | {
         "number": number,
         "table": DELIMITER.join(action.table),
-        "kind": action.kind.value,
+        "kind": action.kind,
         "rule": action.rule,
         "why": action.why,
         "settings": dumps(dict(action.settings)),
@@ -138,7 +138,7 @@ def action_row(head: RunHead, number: int, record: ActionRecord, now: datetime) 
 def record_of(row: Mapping[str, Any]) -> ActionRecord:
     """Return the action of a row."""
     action = Action(
-        kind=known_or_text(Kind, row["kind"]),
+        kind=row["kind"],
         table=tuple(row["table"].split(DELIMITER)) if row["table"] else (),
         rule=row["rule"],
         why=row["why"],

@@ -23,7 +23,6 @@ from relance.jobs.runner import open_catalog
 from relance.lance_io import lance_errors, open_at
 from relance.locations import POLICY_DIRECTORY
 from relance.namespace import DirectoryNamespace
-from relance.policy.actions import Kind
 from relance.policy.pipeline.history_rows import (
     FORMAT,
     SCHEMA,
@@ -87,7 +86,7 @@ class History:
         *,
         since: datetime | None = None,
         table: Sequence[str] | None = None,
-        kind: Kind | None = None,
+        kind: str | None = None,
         failed: bool = False,
         run: str | None = None,
         limit: int | None = None,
@@ -96,7 +95,7 @@ class History:
         where = ["number IS NOT NULL"]
         where += [] if since is None else [f"at >= {_moment(since)}"]
         where += [] if table is None else [f"`table` = '{_quoted(DELIMITER.join(table))}'"]
-        where += [] if kind is None else [f"kind = '{kind.value}'"]
+        where += [] if kind is None else [f"kind = '{_quoted(kind)}'"]
         where += [f"outcome = '{Outcome.FAILED.value}'"] if failed else []
         where += [] if run is None else [f"run = '{_quoted(run)}'"]
         rows = {(row["run"], row["number"]): row for row in self._rows(" AND ".join(where))}
@@ -179,7 +178,7 @@ def history(
     *,
     since: datetime | None = None,
     table: Sequence[str] | None = None,
-    kind: Kind | None = None,
+    kind: str | None = None,
     failed: bool = False,
     run: str | None = None,
     limit: int | None = None,

@@ -15,8 +15,9 @@ from relance.errors import (
     TransactionNotFoundError,
 )
 from relance.foreign_json import parse_json
+from relance.jobs.base import job_from
 from relance.locations import POLICY_DIRECTORY, parse_root
-from relance.policy.actions import Unknown
+from relance.policy.actions import Action
 from relance.policy.codec import decode, digest, dumps, encode
 from relance.policy.pipeline.planning import RunPlan
 from relance.storage.readback import create_once
@@ -60,12 +61,18 @@ def decode_plan(data: bytes, *, what: str) -> RunPlan:
         raise InvalidInputError(f"{what} was modified after it was saved; re-plan")
     plan = decode(RunPlan, found["plan"], "plan")
     for step in plan.steps:
-        if isinstance(step.action.kind, Unknown):
-            raise InvalidInputError(
-                f"{what} has the action kind '{step.action.kind}', which this release does not support; "
-                "run it with the release that made it, or re-plan"
-            )
+        _require_known(step.action, what)
     return plan
+
+
+def _require_known(action: Action, what: str) -> None:
+    try:
+        job_from(action.kind, action.settings)
+    except InvalidInputError as cause:
+        raise InvalidInputError(
+            f"{what} has the action kind '{action.kind}', which this release does not support as it is "
+            f"({cause.detail}); run it with the release that made it, or re-plan"
+        ) from cause
 
 
 def save_plan(plan: RunPlan, file: str | os.PathLike[str]) -> None:

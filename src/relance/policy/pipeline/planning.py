@@ -12,27 +12,23 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from itertools import groupby
 
 from relance.amounts import plural
 from relance.catalog.context import table_id_of
-from relance.jobs.base import CatalogRef, Result
+from relance.jobs.base import CatalogRef, Expected, Job, Result, deletes_files, kind_of, kind_order
 from relance.jobs.engine import Progress, Run
-from relance.jobs.maintain import Choice, Engine, choose, parse_engine
-from relance.jobs.runner import Runner, open_catalog
+from relance.jobs.facts import TableFacts, TableState, expiry_order
+from relance.jobs.gather import gather
+from relance.jobs.runner import Engine, Placement, Runner, choose, open_catalog, parse_engine
 from relance.namespace import DirectoryNamespace
-from relance.policy.actions import Action, AnyKind, Kind
+from relance.policy.actions import Action
 from relance.policy.codec import digest, dumps, encode
 from relance.policy.evaluate import Decision, decisions, evaluate_root
-from relance.policy.facts import TableFacts, TableState, expiry_order
 from relance.policy.model import Policy
-from relance.policy.pipeline.gather import added, gather
-from relance.policy.pipeline.moved import Seen
-from relance.policy.pipeline.steps import TOGETHER, Step, StepsJob, earlier_kinds, finds_nothing, in_order
+from relance.policy.pipeline.steps import PlannedAction, earlier_kinds, in_order
 from relance.policy.records import MoreDropped, Outcome, RunRecord, RunState, TableChange, Totals
-
-DELETING = (Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS)
-"""Kinds whose bytes are gone for good."""
 
 _KEPT_DROPPED = 20
 """Dropped tables without an action that a plan keeps: as many as a report shows."""
@@ -56,7 +52,7 @@ class RunPlan:
     state: RunState
     engine: str
     before: Totals
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedAction, ...]
     tables: tuple[TableFacts, ...]
     """Only tables with an action, and the dropped tables that expire first; without their columns."""
     ended_at: datetime | None = None
@@ -91,7 +87,7 @@ def plan(
     policy: Policy,
     *,
     only: Sequence[Sequence[str]] | None = None,
-    kinds: Iterable[Kind] | None = None,
+    kinds: Iterable[str] | None = None,
     engine: Engine | str = Engine.AUTO,
     spark: Runner | None = None,
     actor: str | None = None,
@@ -126,7 +122,7 @@ def plan_of_run(
     *,
     run: str,
     only: Sequence[Sequence[str]] | None,
-    kinds: Iterable[Kind] | None,
+    kinds: Iterable[str] | None,
     engine: Engine | str,
     spark: Runner | None,
     actor: str | None,
@@ -140,17 +136,15 @@ def plan_of_run(
     context = open_catalog(reference)
     chosen = None if only is None else {tuple(table_id_of(context, each).parts) for each in only}
     now = context.clock.now()
-    gathering = _Gathering(
-        policy, now, context.timing.clock_skew, None if kinds is None else frozenset(kinds)
-    )
-    choice = choose(parse_engine(engine), spark, tables=_about(chosen))
+    gathering = _Gathering(policy, now, None if kinds is None else frozenset(map(_known, kinds)))
+    where = choose(parse_engine(engine), spark, tables=_about(chosen))
     for each in gather(
-        reference, choice.near, only=None if chosen is None else chosen.__contains__, progress=progress
+        reference, where.table_runner, only=None if chosen is None else chosen.__contains__, progress=progress
     ):
         gathering.add(each.facts, each.directory)
     if chosen is None:
-        gathering.take(evaluate_root(policy, now), Seen())
-    steps = _dry_runs(reference, choice, run, in_order(gathering.actions), progress)
+        gathering.take(evaluate_root(policy, now), Expected())
+    steps = _dry_runs(reference, where, run, in_order(gathering.actions), progress)
     steps += tuple(
         _refused(number, *each)
         for number, each in enumerate(sorted(gathering.refused, key=_by_table), len(steps))
@@ -166,7 +160,7 @@ def plan_of_run(
         actor=actor or this_actor(),
         made_at=now,
         state=RunState.PLANNED if over is None else RunState.REFUSED,
-        engine=choice.why,
+        engine=where.why,
         before=gathering.totals,
         steps=steps,
         tables=tuple(tables),
@@ -192,15 +186,12 @@ def _about(chosen: set[tuple[str, ...]] | None) -> int:
 class _Gathering:
     """Takes facts as they come, and keeps what actions need."""
 
-    def __init__(
-        self, policy: Policy, now: datetime, clock_skew: timedelta, kinds: frozenset[Kind] | None
-    ) -> None:
+    def __init__(self, policy: Policy, now: datetime, kinds: frozenset[str] | None) -> None:
         self._policy = policy
         self._now = now
-        self._clock_skew = clock_skew
         self._kinds = kinds
         self.totals = Totals()
-        self.actions: list[tuple[Action, Seen]] = []
+        self.actions: list[tuple[Action, Expected]] = []
         self.refused: list[tuple[tuple[str, ...], Decision]] = []
         self.tables: list[TableFacts] = []
         self.waiting: list[TableFacts] = []
@@ -208,25 +199,25 @@ class _Gathering:
         self._unreadable: list[str] = []
 
     def add(self, facts: TableFacts, directory: str) -> None:
-        self.totals = added(self.totals, facts)
+        self.totals = self.totals.plus(facts)
         if facts.error is not None:
             self._unreadable.append(".".join(facts.table))
-        decided = decisions(self._policy, facts, self._now, clock_skew=self._clock_skew)
+        decided = decisions(self._policy, facts, self._now)
         actions = [each.action for each in decided if each.action is not None]
-        wanted = self.take(actions, Seen(directory, facts.version))
+        wanted = self.take(actions, Expected(directory, facts.version))
         refused = [each for each in decided if each.refused and self._wants(each.kind)]
         self.refused += [(facts.table, each) for each in refused]
         if wanted or refused:
-            self.tables.append(replace(facts, columns=()))
+            self.tables.append(facts.recorded)
         elif facts.state is TableState.DROPPED:
-            self.waiting.append(replace(facts, columns=()))
+            self.waiting.append(facts.recorded)
 
-    def take(self, actions: Iterable[Action], seen: Seen) -> bool:
+    def take(self, actions: Iterable[Action], seen: Expected) -> bool:
         chosen = [each for each in actions if self._wants(each.kind)]
         self.actions += [(each, seen) for each in chosen]
         return bool(chosen)
 
-    def _wants(self, kind: AnyKind) -> bool:
+    def _wants(self, kind: str) -> bool:
         return self._kinds is None or kind in self._kinds
 
     @property
@@ -238,34 +229,33 @@ class _Gathering:
         return f"{tables} cannot be read: {', '.join(names[:_SHOWN])}{more}" if names else ""
 
 
-def _by_table(refused: tuple[tuple[str, ...], Decision]) -> tuple[tuple[str, ...], Kind]:
-    return refused[0], refused[1].kind
+def _by_table(refused: tuple[tuple[str, ...], Decision]) -> tuple[tuple[str, ...], tuple[int, str]]:
+    return refused[0], kind_order(refused[1].kind)
 
 
-def _refused(number: int, table: tuple[str, ...], decision: Decision) -> Step:
+def _refused(number: int, table: tuple[str, ...], decision: Decision) -> PlannedAction:
     """Return the step for what a rule asks for and that cannot be done: it fails, and somebody looks."""
     action = Action(decision.kind, table, decision.rule or "", decision.why)
-    return Step(number, action, Outcome.FAILED, error=decision.why)
+    return PlannedAction(number, action, Outcome.FAILED, error=decision.why)
 
 
 def _dry_runs(
-    catalog: CatalogRef, choice: Choice, run: str, steps: Sequence[Step], progress: Report | None
-) -> tuple[Step, ...]:
-    done: list[Step] = []
-    for start in range(0, len(steps), TOGETHER):
-        chunk = {each.key: each for each in steps[start : start + TOGETHER]}
+    catalog: CatalogRef,
+    where: Placement,
+    run: str,
+    actions: Sequence[PlannedAction],
+    progress: Report | None,
+) -> tuple[PlannedAction, ...]:
+    done: list[PlannedAction] = []
+    for _, same in groupby(actions, key=lambda each: each.action.kind):
+        group = list(same)
         # A token of its own: what a dry run found out about clones is not what the run may rely on.
-        job = StepsJob("dry run", chunk, f"{run}-plan", check=False)
-        found = Run(
-            job,
-            catalog,
-            choice.near,
-            choice.far,
-            dry_run=True,
-            progress=_shifted(progress, start, len(steps)),
-        )
-        done += [_seen_by(chunk[each.table], each) for each in found.results(list(chunk))]
-    return _related(sorted(done, key=lambda each: each.number))
+        steps = [each.step(f"{run}-plan", expected=False) for each in group]
+        shown = _shifted(progress, len(done), len(actions))
+        found = Run("dry run", catalog, where, dry_run=True, progress=shown)
+        results = sorted(found.results(steps), key=lambda numbered: numbered[0])
+        done += [_seen_by(group[at], steps[at].job, result) for at, result in results]
+    return _related(done)
 
 
 def _shifted(progress: Report | None, start: int, total: int) -> Report | None:
@@ -275,19 +265,19 @@ def _shifted(progress: Report | None, start: int, total: int) -> Report | None:
     return lambda seen: progress(replace(seen, done=seen.done + start, total=total))
 
 
-def _seen_by(step: Step, result: Result) -> Step:
+def _seen_by(action: PlannedAction, job: Job, result: Result) -> PlannedAction:
     if result.error is not None:
-        return replace(step, outcome=Outcome.FAILED, error=result.error.detail)
-    if finds_nothing(step.action.kind, result.planned):
-        return replace(step, outcome=Outcome.NOTHING, planned=result.planned)
-    return replace(step, planned=result.planned)
+        return replace(action, outcome=Outcome.FAILED, error=result.error.detail)
+    if result.planned is None or job.is_nothing(result.planned):
+        return replace(action, outcome=Outcome.NOTHING, planned=result.planned)
+    return replace(action, planned=result.planned)
 
 
-def _related(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _related(steps: Sequence[PlannedAction]) -> tuple[PlannedAction, ...]:
     """Say which steps follow from others, and leave out what comes after one that failed."""
-    planned: dict[tuple[str, ...], list[AnyKind]] = {}
-    failed: dict[object, AnyKind] = {}
-    related: list[Step] = []
+    planned: dict[tuple[str, ...], list[str]] = {}
+    failed: dict[object, str] = {}
+    related: list[PlannedAction] = []
     for step in steps:
         if step.outcome is Outcome.PLANNED and step.subject in failed:
             step = after_failure(step, failed[step.subject])
@@ -300,12 +290,12 @@ def _related(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(related)
 
 
-def after_failure(step: Step, failed: AnyKind) -> Step:
+def after_failure(step: PlannedAction, failed: str) -> PlannedAction:
     """Return a step that is not done because an earlier one of its table failed."""
     return replace(step, outcome=Outcome.SKIPPED, error=f"{failed} failed on the same table")
 
 
-def _following(step: Step, kinds: tuple[Kind, ...]) -> Step:
+def _following(step: PlannedAction, kinds: tuple[str, ...]) -> PlannedAction:
     if not kinds or step.planned is None:
         return step
     note = f"estimated before {', '.join(kinds)}, which will change the figures"
@@ -313,12 +303,12 @@ def _following(step: Step, kinds: tuple[Kind, ...]) -> Step:
     return replace(step, follows=kinds, planned=replace(step.planned, note=joined))
 
 
-def _why_over(policy: Policy, steps: Sequence[Step]) -> str | None:
+def _why_over(policy: Policy, steps: Sequence[PlannedAction]) -> str | None:
     todo = [(each, each.planned) for each in steps if each.outcome is Outcome.PLANNED and each.planned]
     return policy.limits.why_exceeded(
         tables=len({each.action.table for each, _ in todo if each.action.table}),
-        bytes_deleted=sum(found.bytes for each, found in todo if each.action.kind in DELETING),
-        rows_deleted=sum(found.rows for each, found in todo if each.action.kind is Kind.DELETE_ROWS),
+        bytes_deleted=sum(found.bytes for each, found in todo if deletes_files(each.action.kind)),
+        rows_deleted=sum(found.rows for each, found in todo if kind_of(each.action.kind).deletes_rows),
     )
 
 
@@ -332,10 +322,24 @@ def new_run(now: datetime) -> str:
     return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
+def _known(kind: str) -> str:
+    return kind_of(kind).kind
+
+
 def policy_hash(policy: Policy) -> str:
     """Return what tells what a policy says from what others say, whatever the file looks like."""
-    rules = [replace(rule, line=0) for rule in policy.rules]  # a comment moves the lines below it
-    return digest(dumps(encode([rules, policy.limits])))
+    rules = [
+        {
+            "name": rule.name,
+            "tables": [str(pattern) for pattern in rule.tables],
+            "properties": encode(rule.properties),
+            "jobs": {kind: job and job.model_dump(mode="json") for kind, job in rule.jobs.items()},
+            "window": encode(rule.window),
+            "rate_limit": rule.rate_limit,
+        }
+        for rule in policy.rules
+    ]
+    return digest(dumps([rules, policy.limits.model_dump(mode="json")]))
 
 
 def this_actor() -> str:

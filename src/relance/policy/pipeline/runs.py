@@ -9,11 +9,9 @@ from datetime import timedelta
 from relance.amounts import plural
 from relance.catalog.context import Context
 from relance.errors import InvalidInputError
-from relance.jobs.base import CatalogRef
-from relance.jobs.maintain import Choice, Engine, choose, parse_engine
-from relance.jobs.runner import Runner, open_catalog
+from relance.jobs.base import CatalogRef, deletes_files
+from relance.jobs.runner import Engine, Placement, Runner, choose, open_catalog, parse_engine
 from relance.namespace import DirectoryNamespace
-from relance.policy.actions import Kind
 from relance.policy.model import Policy
 from relance.policy.pipeline.execution import Execution, moved_tables
 from relance.policy.pipeline.history_rows import RunHead
@@ -33,7 +31,7 @@ def run_policy(
     policy: Policy,
     *,
     only: Sequence[Sequence[str]] | None = None,
-    kinds: Iterable[Kind] | None = None,
+    kinds: Iterable[str] | None = None,
     engine: Engine | str = Engine.AUTO,
     spark: Runner | None = None,
     actor: str | None = None,
@@ -166,7 +164,7 @@ def who_runs(catalog: DirectoryNamespace | CatalogRef) -> Holder | None:
     return holder_of(open_catalog(ref_of(catalog)))
 
 
-def _choice(made: RunPlan, engine: Engine | str, spark: Runner | None) -> Choice:
+def _choice(made: RunPlan, engine: Engine | str, spark: Runner | None) -> Placement:
     tables = {each.action.table for each in made.steps if each.outcome is Outcome.PLANNED}
     return choose(parse_engine(engine), spark, tables=len(tables))
 
@@ -174,7 +172,7 @@ def _choice(made: RunPlan, engine: Engine | str, spark: Runner | None) -> Choice
 def _frees_space(made: RunPlan) -> bool:
     """Tell whether a run may write its history on a full disk: it frees space, or finds nothing to do."""
     planned = {each.action.kind for each in made.steps if each.outcome is Outcome.PLANNED}
-    return not planned or not planned.isdisjoint({Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS})
+    return not planned or any(map(deletes_files, planned))
 
 
 def _require_new(context: Context, name: str) -> None:

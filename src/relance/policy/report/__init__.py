@@ -3,7 +3,6 @@
 from relance.policy.report.page import to_html
 from relance.policy.report.record_json import FORMAT, from_json, to_json
 from relance.policy.report.run_summary import (
-    KIND_NAMES,
     KindFigures,
     Summary,
     TotalLine,
@@ -14,7 +13,6 @@ from relance.policy.report.run_summary import (
 
 __all__ = [
     "FORMAT",
-    "KIND_NAMES",
     "KindFigures",
     "Summary",
     "TotalLine",

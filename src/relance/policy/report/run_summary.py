@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from relance import amounts
 from relance.identifiers import format_id
-from relance.policy.actions import AnyKind, Kind, Unknown
+from relance.jobs.base import kind_order, kinds
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, Totals
-
-FREES = frozenset({Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS, Kind.MAINTAIN_MANIFEST})
-"""Kinds whose bytes are bytes that go; those that others estimate are read or written again."""
-
-KIND_NAMES: dict[AnyKind, str] = {
-    Kind.PROTECT: "protect",
-    Kind.DROP_TTL: "set drop TTL",
-    Kind.DELETE_ROWS: "delete rows",
-    Kind.COMPACT: "compact",
-    Kind.REFRESH_INDEXES: "refresh indexes",
-    Kind.CLEAN_UP: "clean up versions",
-    Kind.PURGE: "purge",
-    Kind.REMOVE_ORPHANS: "remove orphans",
-    Kind.MAINTAIN_MANIFEST: "maintain manifest",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
     """All actions of one kind together; of a dry run, what they would do."""
 
-    kind: AnyKind
+    kind: str
     actions: int
     tables: int
     """Different ones; the root counts as one."""
@@ -134,35 +119,34 @@ def name_of(table: tuple[str, ...]) -> str:
 def kinds_of(record: RunRecord) -> tuple[KindFigures, ...]:
     """Return the figures of each kind with an action, in the order in which they are done."""
     would = is_planned_only(record)
-    by_kind: dict[AnyKind, list[ActionRecord]] = {}
+    by_kind: dict[str, list[ActionRecord]] = {}
     for each in record.actions:
         by_kind.setdefault(each.action.kind, []).append(each)
-    return tuple(_figures(kind, by_kind[kind], would=would) for kind in _in_order(by_kind))
+    return tuple(_figures(kind, by_kind[kind], would=would) for kind in sorted(by_kind, key=kind_order))
 
 
-def _in_order(kinds: Collection[AnyKind]) -> Iterator[AnyKind]:
-    """Yield the kinds in the order in which they are done, then those of a newer release by name."""
-    yield from (kind for kind in Kind if kind in kinds)
-    yield from sorted(kind for kind in kinds if isinstance(kind, Unknown))
-
-
-def kind_name(kind: AnyKind) -> str:
+def kind_name(kind: str) -> str:
     """Return what reports call a kind of action; one of a newer release by its own name."""
-    return KIND_NAMES.get(kind, kind.value)
+    return next((known.title for known in kinds() if known.kind == kind), kind)
+
+
+def frees_bytes(kind: str) -> bool:
+    """Return whether the bytes of a kind are bytes that go; those that others estimate are rewritten."""
+    return any(known.frees_bytes for known in kinds() if known.kind == kind)
 
 
 def freed_bytes(each: ActionRecord, *, would: bool) -> int:
     """Return how many bytes an action freed, or would free."""
     if not would:
         return each.effect.bytes if each.effect else 0
-    return each.planned.bytes if each.planned and each.action.kind in FREES else 0
+    return each.planned.bytes if each.planned and frees_bytes(each.action.kind) else 0
 
 
-def _figures(kind: AnyKind, records: list[ActionRecord], *, would: bool) -> KindFigures:
+def _figures(kind: str, records: list[ActionRecord], *, would: bool) -> KindFigures:
     found = [each.planned if would else each.effect for each in records]
     outcomes = [each.outcome for each in records]
     rewritten = (
-        sum(each.planned.bytes for each in records if each.planned) if would and kind not in FREES else 0
+        sum(each.planned.bytes for each in records if each.planned) if would and not frees_bytes(kind) else 0
     )
     return KindFigures(
         kind=kind,

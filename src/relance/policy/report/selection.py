@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from relance import amounts
-from relance.policy.actions import Kind
-from relance.policy.facts import TableFacts, TableState, expiry_order
+from relance.jobs.facts import TableFacts, TableState, expiry_order
 from relance.policy.records import MoreDropped, RunRecord
 from relance.policy.report.run_summary import kind_name, kinds_of, name_of
 
@@ -145,7 +144,7 @@ def _bars(record: RunRecord, figure: Callable[[TableFacts], float | None]) -> li
     purged = {
         (each.action.table, each.action.settings.get("deletion_id"))
         for each in record.actions
-        if each.action.kind is Kind.PURGE
+        if each.action.kind == "purge"
     }
     bars = []
     for each in record.changes:

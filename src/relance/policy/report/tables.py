@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from relance import amounts
+from relance.jobs.facts import TableFacts
 from relance.policy.actions import Unknown
-from relance.policy.facts import TableFacts
 from relance.policy.records import ActionRecord, Outcome, RunRecord
 from relance.policy.report.markup import Markup, element, joined, shortened
 from relance.policy.report.run_summary import (
-    FREES,
     Summary,
+    frees_bytes,
     is_planned_only,
     kind_name,
     name_of,
@@ -167,7 +167,7 @@ def _figures_of(each: ActionRecord, *, would: bool) -> str:
     )
     if found is None:
         return ""
-    frees = each.effect is not None or each.action.kind in FREES
+    frees = each.effect is not None or frees_bytes(each.action.kind)
     parts = [
         amounts.plural(found.rows, "row") if found.rows else "",
         amounts.plural(found.files, "file") if found.files else "",
