@@ -153,7 +153,7 @@ class TestLocalDisk:
                 call(catalog)
             assert isinstance(caught.value.__cause__, OSError)
 
-    @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ELOOP, errno.ENAMETOOLONG])
+    @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ELOOP])
     def test_other_disk_errors_raise_an_internal_error_with_the_cause(
         self,
         number: int,
@@ -168,6 +168,16 @@ class TestLocalDisk:
             assert isinstance(cause, OSError)
             assert cause.errno == number
             assert os.strerror(number) in str(caught.value)
+
+    def test_path_longer_than_the_disk_allows_raises_invalid_input_with_a_remedy(
+        self, catalog: DirectoryNamespace, broken_disk: Callable[[type[OSError], int], None]
+    ) -> None:
+        broken_disk(OSError, errno.ENAMETOOLONG)
+        for call in READS.values():
+            with refused(INVALID_INPUT) as caught:
+                call(catalog)
+            assert isinstance(caught.value.__cause__, OSError)
+            assert "choose a shorter root or name" in str(caught.value)
 
     def test_full_disk_leaves_nothing_declared(
         self, catalog: DirectoryNamespace, monkeypatch: pytest.MonkeyPatch

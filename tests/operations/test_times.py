@@ -96,7 +96,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> DirectoryNamespace:
 
 @pytest.mark.parametrize(("use", "value"), USES)
 def test_unusable_time_is_refused_with_a_remedy(lake: DirectoryNamespace, use: Use, value: object) -> None:
-    with pytest.raises(InvalidInputError, match=r"use|must|got") as caught:
+    with pytest.raises(InvalidInputError, match=r"use|must|got|write it like") as caught:
         use(lake, value)
     assert len(str(caught.value)) < 400
     assert lake.list_tables({"id": []}).tables == ["t"]
