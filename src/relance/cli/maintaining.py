@@ -78,13 +78,13 @@ def purge(
     )
 
     def ask(due: Sequence[Result]) -> None:
-        confirm(f"purging {plural(len(due), 'table')}", [_planned_line(each) for each in due])
+        confirm(f"purging {plural(len(due), 'table')}", [planned_line(each) for each in due])
 
     run = partial(run_job, state, job, engine=engine, master=master)
-    report = _run_confirmed(run, tables, lambda _: True, ask, dry_run=dry_run, yes=yes)
+    report = run_confirmed(run, tables, lambda _: True, ask, dry_run=dry_run, yes=yes)
     why = "matches" if tables or deleted_before is not None else "has expired"
     nothing = f"nothing to purge: no dropped table {why}"
-    answer = _report_answer(
+    answer = report_answer(
         state,
         report,
         nothing=nothing,
@@ -147,13 +147,13 @@ def delete_rows(
         rows = sum(each.planned.rows for each in due if each.planned is not None)
         confirm(
             f"deleting {plural(rows, 'row')} where {where}",
-            [_planned_line(each) for each in due],
+            [planned_line(each) for each in due],
             warning="can be undone only by restoring an older version, until cleanup removes it",
         )
 
     run = partial(run_job, state, DeleteRows(where=where), engine=engine, master=master)
-    report = _run_confirmed(run, tables, lambda planned: planned.rows > 0, ask, dry_run=dry_run, yes=yes)
-    return _report_answer(state, report, nothing="no rows match")
+    report = run_confirmed(run, tables, lambda planned: planned.rows > 0, ask, dry_run=dry_run, yes=yes)
+    return report_answer(state, report, nothing="no rows match")
 
 
 @click.command(cls=Command)
@@ -195,7 +195,7 @@ def compact(
         deletion_threshold=deletion_threshold,
     )
     report = run_job(state, job, list(tables) or None, dry_run=dry_run, engine=engine, master=master)
-    return _report_answer(state, report, nothing="nothing to compact")
+    return report_answer(state, report, nothing="nothing to compact")
 
 
 @click.command(cls=Command)
@@ -265,16 +265,16 @@ def cleanup(
 
     def ask(due: Sequence[Result]) -> None:
         versions = sum(each.planned.versions for each in due if each.planned is not None)
-        confirm(f"removing {plural(versions, 'version')}", [_planned_line(each) for each in due])
+        confirm(f"removing {plural(versions, 'version')}", [planned_line(each) for each in due])
 
     run = partial(run_job, state, job, engine=engine, master=master)
-    report = _run_confirmed(
+    report = run_confirmed(
         run, tables, lambda planned: bool(planned.versions or planned.files), ask, dry_run=dry_run, yes=yes
     )
-    return _report_answer(state, report, nothing="no versions to remove")
+    return report_answer(state, report, nothing="no versions to remove")
 
 
-def _run_confirmed(
+def run_confirmed(
     run: Callable[..., Report],
     tables: Sequence[Id],
     acts: Callable[[Estimate], bool],
@@ -305,7 +305,7 @@ def _run_confirmed(
     return run(chosen, dry_run=False)
 
 
-def _planned_line(result: Result) -> str:
+def planned_line(result: Result) -> str:
     planned = result.planned
     assert planned is not None  # callers pass only results with a plan
     if planned.note:
@@ -334,7 +334,7 @@ def _is_shared(failures: Sequence[Failure], tables: int) -> bool:
     return len(failures) == tables and len(set(failures)) == 1 and failures[0].exit_code is Exit.USAGE
 
 
-def _report_answer(
+def report_answer(
     state: State,
     report: Report,
     *,

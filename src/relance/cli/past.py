@@ -13,7 +13,7 @@ from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
 from relance.cli.output import Answer, Grid
 from relance.cli.params import MOMENT, TABLE
-from relance.cli.policies import KINDS
+from relance.cli.policies import KIND
 from relance.cli.run_texts import html_option, record_answer
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, moment
@@ -31,7 +31,7 @@ Id = tuple[str, ...]
     help="List actions instead of runs; implied by --table, --kind, --failed and --run.",
 )
 @click.option("--table", type=TABLE, help="Only actions on this table.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only actions of this kind.")
+@click.option("--kind", type=KIND, help="Only actions of this kind.")
 @click.option("--failed", is_flag=True, help="Only failed actions.")
 @click.option("--run", "name", help="Only actions of this run.")
 @click.option("--since", type=MOMENT, help="Only entries since this time.")

@@ -39,7 +39,22 @@ KINDS = (
     "remove_orphans",
     "maintain_manifest",
 )
-"""As in relance.jobs, which takes a second to import; a test checks that they agree."""
+"""As in relance.jobs, which takes a while to import; a test checks that they agree."""
+
+
+class _Kind(click.Choice[str]):
+    """One of the kinds, or one that an extension brings."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            from relance.jobs.base import policy_kinds
+
+            if value in [kind.kind for kind in policy_kinds()]:
+                return str(value)
+        return super().convert(value, param, ctx)
+
+
+KIND = _Kind(KINDS)
 
 policy_option = click.option(
     "--policy",

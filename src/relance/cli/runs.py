@@ -16,7 +16,7 @@ from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
 from relance.cli.output import Answer, note
 from relance.cli.params import DURATION, TABLE, engine_options, yes_option
-from relance.cli.policies import KINDS, read_policy
+from relance.cli.policies import KIND, read_policy
 from relance.cli.progress import job_bar
 from relance.cli.run_texts import html_option, record_answer
 from relance.cli.state import State, pass_state
@@ -28,12 +28,10 @@ if TYPE_CHECKING:
 
 Id = tuple[str, ...]
 
-_IRREVERSIBLE = frozenset({"delete_rows", "clean_up", "purge", "remove_orphans"})
-
 _file = click.argument("file", metavar="[POLICY]", type=click.Path(dir_okay=False), required=False)
 _only = click.option("--only", type=TABLE, multiple=True, help="Only this table; repeatable.")
 _kind = click.option(
-    "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of action; repeatable."
+    "--kind", "kinds", type=KIND, multiple=True, help="Only this kind of action; repeatable."
 )
 
 
@@ -209,12 +207,13 @@ def _resume(state: State, name: str | None, common: dict[str, Any], *, yes: bool
 
 
 def _ask(made: RunPlan, *, yes: bool, preview: str = "preview with relance plan") -> None:
+    from relance.jobs.base import kind_of
     from relance.policy.records import Outcome, RunState
 
     going = [
         each.record
         for each in made.steps
-        if each.outcome is Outcome.PLANNED and each.action.kind in _IRREVERSIBLE
+        if each.outcome is Outcome.PLANNED and kind_of(each.action.kind).irreversible
     ]
     if going and made.state is not RunState.REFUSED:
         lines = [

@@ -55,7 +55,7 @@ class CleanUp(Job):
     ignore_clones: Flag = setting(False)
     """Skip the search for shallow clones; only for a lake without any."""
     rate_limit: Count | None = setting(None)
-    """Maximum files deleted per second per process; defaults to the rule's rate_limit."""
+    """Maximum files deleted per second per process."""
 
     split_files: Amount = setting(20_000, only="plan")
     """From about this many files on they are deleted in tasks; below, by Lance in one call."""

@@ -30,7 +30,7 @@ class RemoveOrphans(Job):
     with_versions: Flag = setting(False)
     """Also remove directories that contain a version."""
     rate_limit: Rate | None = setting(None)
-    """Maximum files deleted per second per process; defaults to the rule's rate_limit."""
+    """Maximum files deleted per second per process."""
     before: Moment | None = setting(None, only="plan")
     """Instead of `older_than`, the moment that it led to where the run was planned."""
 

@@ -42,7 +42,7 @@ class PurgeDropped(Job):
     force: Flag = setting(False, only="direct")
     """Purge the named tables even if their retention period has not ended."""
     rate_limit: Rate | None = setting(None)
-    """Maximum files deleted per second per process; defaults to the rule's rate_limit."""
+    """Maximum files deleted per second per process."""
 
     def due(self, facts: TableFacts, now: datetime) -> Verdict:
         if facts.protected:
