@@ -131,6 +131,23 @@ def test_inline_service_account_is_never_shown(option: str, shown: str) -> None:
         assert secret not in text
 
 
+@pytest.mark.parametrize("shown", ["nestedtoken", "headervalue", "second+secret"])
+def test_secrets_inside_an_inline_document_are_never_shown_however_deep_they_are(shown: str) -> None:
+    document = {
+        "type": "external_account",
+        "credential_source": {"headers": {"Authorization-Token": "headervalue"}},
+        "accounts": [{"refresh_token": "nestedtoken"}, {"secrets": ["second+secret"]}],
+    }
+    options = StorageOptions({"application_credentials": json.dumps(document)})
+    assert options.redact(f"the library says {shown}!") == "the library says ***!"
+    assert options.redact("external_account is unknown") == "external_account is unknown"
+
+
+@pytest.mark.parametrize("odd", ['{"a":' * 50_000, '{"a":' * 50_000 + "1" + "}" * 50_000, '{"a": NaN}', "{}"])
+def test_inline_document_that_cannot_be_read_is_hidden_whole(odd: str) -> None:
+    assert StorageOptions({"service_account": odd}).redact(f"no file {odd}: x") == "no file ***: x"
+
+
 def test_half_a_service_account_is_hidden_whole() -> None:
     half = json.dumps(ACCOUNT)[:-30]
     assert StorageOptions({"service_account": half}).redact(f"no file {half}: x") == "no file ***: x"

@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from relance.errors import InvalidInputError, RelanceError, UnsupportedOperationError
+from relance.foreign_json import parse_json
 
 STORAGE_PREFIX = "storage."
 
@@ -149,16 +151,28 @@ def _secrets_inside(value: str) -> list[str]:
     found = _USER_INFO.findall(value)
     found += [part.partition("=")[2] for part in value.split("&") if part.lstrip("?").startswith("sig=")]
     if value.lstrip().startswith("{"):
-        try:
-            document = json.loads(value)
-        except ValueError:
-            return [*found, value]  # half a document: none of it may be shown
         found.append(value)
-        for key, member in document.items():
-            if isinstance(member, str) and any(word in key.lower() for word in _SECRET_WORDS):
-                # A library may name a single line of it.
-                found += [member, *(line for line in member.splitlines() if _LINE.fullmatch(line))]
+        try:
+            document = parse_json(value)
+        except ValueError:
+            return found  # half a document: none of it may be shown
+        found += _secret_members(document)
     return found
+
+
+def _secret_members(document: Any, *, is_secret: bool = False) -> Iterator[str]:
+    """Yield the texts in a JSON value whose own key, or one above them, names a secret."""
+    if isinstance(document, dict):
+        for key, member in document.items():
+            named = any(word in key.lower() for word in _SECRET_WORDS)
+            yield from _secret_members(member, is_secret=is_secret or named)
+    elif isinstance(document, list):
+        for member in document:
+            yield from _secret_members(member, is_secret=is_secret)
+    elif isinstance(document, str) and is_secret:
+        yield document
+        # A library may name a single line of it.
+        yield from (line for line in document.splitlines() if _LINE.fullmatch(line))
 
 
 _LINE = re.compile(r"[^-\s]{8,}")

@@ -493,14 +493,22 @@ class PylanceTables:
         except RelanceError as cause:
             if is_damage(cause) and "://" in self._location(directory):
                 raise OutcomeUnknownError(cause.detail) from cause
-            # Lance looks for the version that a commit read: before the first one there is none.
-            beaten = transaction.read_version == 0 and "not found" in cause.detail
-            if _TAKEN.search(cause.detail) or (beaten and self.head(directory) is not None):
+            if _TAKEN.search(cause.detail) or self._is_beaten(directory, transaction, cause):
                 raise VersionTakenError(cause.detail) from cause
             raise
         _share(str(dataset.uri))
         if int(dataset.version) != transaction.read_version + 1:
             raise OutcomeUnknownError(f"{where}: committed as version {dataset.version}")
+
+    def _is_beaten(self, directory: str, transaction: lance.Transaction, failure: RelanceError) -> bool:
+        """Tell whether a commit failed because other versions replaced the one that it read.
+
+        Lance looks for that one: before the first there is none, and a cleanup may have removed any other.
+        """
+        if "not found" not in failure.detail:
+            return False
+        head = self.head(directory)
+        return head is not None and head.version > transaction.read_version
 
     def committed_version(self, directory: str, tokens: Sequence[str], *, after: int) -> int | None:
         for version, transaction in self._transactions(directory, after=after):

@@ -5,22 +5,24 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import click
 import lance
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import TableNotFoundError
-from tests.support.cli import run
+from tests.support.cli import RULES, run
 from tests.support.modes import COMPATIBILITY, V1, V2
 from tests.support.roots import ipc
 
 from relance import DirectoryNamespace
 from relance.catalog.manifest.store import Change, Manifest, Snapshot
 from relance.catalog.migrate import NothingToConvertError
+from relance.cli.app import app
 from relance.cli.shapes import SHAPES
 from relance.errors import InvalidTableStateError
 from relance.jobs import Compact, maintain
@@ -332,6 +334,37 @@ def test_jobs_refuse_a_root_of_format_1(mode: str, tmp_path: Path) -> None:
 
 
 # On the command line.
+
+NO_ROOT = {"completion", "migrate", "policy check", "policy schema"}
+"""Commands that use no root, or convert it."""
+OPTIONS = {"delete-rows": ["--where", "id = 1"], "cleanup": ["--older-than", "1d"]}
+
+
+def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*before, name))
+        else:
+            yield " ".join((*before, name)), command
+
+
+COMMANDS = dict(each for each in commands(app) if each[0] not in NO_ROOT)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_refuses_a_root_of_format_1(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, policy = extract("compatibility", tmp_path), tmp_path / "policy.toml"
+    policy.write_text(RULES)
+    monkeypatch.chdir(tmp_path)
+    before = files(root)
+    given = [each for each in COMMANDS[name].params if isinstance(each, click.Argument)]
+    values = ["policy.toml" if each.type.name in {"path", "file", "filename"} else "live" for each in given]
+    refused = run("--root", str(root), *name.split(), *values, *OPTIONS.get(name, []))
+    assert refused.exit_code != 0
+    assert f"relance --root {root} migrate" in refused.err, refused
+    assert files(root) == before
 
 
 def test_migrate_converts_the_format_after_confirmation(tmp_path: Path) -> None:

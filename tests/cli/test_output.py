@@ -27,7 +27,7 @@ def _into(target: str, *args: str, lake: CommandLake) -> subprocess.CompletedPro
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import lance
 import pytest
@@ -13,7 +15,7 @@ from tests.lifecycle.conftest import Open
 from tests.support.calls import drop, make, rows, tables
 from tests.support.failures import interrupt
 from tests.support.internals import context_of, replace_context
-from tests.support.mortal_clients import Death, make_mortal
+from tests.support.mortal_clients import Death, make_failing, make_mortal
 from tests.support.patches import original, substitute
 from tests.support.roots import stream_of
 
@@ -22,8 +24,13 @@ from relance.catalog.arbiter import put_mark, swap_file
 from relance.catalog.layout import read_control
 from relance.catalog.repair import Problem
 from relance.catalog.resolve import Exists, NotFound, SoftDeleted
-from relance.catalog.states import Mark, Marked, new_nonce, purging, reviving, writing
-from relance.errors import InvalidTableStateError, RelanceError, UnsupportedOperationError
+from relance.catalog.states import Mark, Marked, State, new_nonce, purging, reviving, writing
+from relance.errors import (
+    InvalidTableStateError,
+    PermissionDeniedError,
+    RelanceError,
+    UnsupportedOperationError,
+)
 from relance.jobs import PurgeDropped
 from relance.storage.protocol import ObjectStorage
 from relance.testing.clock import ManualClock
@@ -202,6 +209,35 @@ def test_scrub_finds_and_repairs_leftovers_of_crashes(catalog: Catalog, clock: M
         assert catalog.table_status([name]) == NotFound((name,))
     assert catalog.create_table({"id": ["below"]}, stream_of(2)).version == 2
     assert rows(catalog, "below") == [2]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, PermissionDeniedError])
+@pytest.mark.parametrize("verb", ["sweep", "scrub"])
+def test_housekeeping_that_is_stopped_keeps_nobody_waiting(
+    open_catalog: Open, clock: ManualClock, verb: str, failure: Any, after: bool
+) -> None:
+    for writes in range(8):
+        catalog, name = open_catalog(), f"t{writes}"
+        make(catalog, name, 1)
+        drop(catalog, name, purge="true" if verb == "sweep" else "false")
+        storage = context_of(catalog).storage
+        storage.delete_many(_bodies(storage, name))
+        clock.advance(timedelta(days=8))
+        stopped = make_failing(catalog, writes, failure, after=after)
+        with suppress(failure):
+            catalog.sweep_markers() if verb == "sweep" else catalog.scrub(repair=True)
+        if not stopped.failed:
+            break
+        now, other = clock.now(), open_catalog()
+        marked = read_control(context_of(other), name)
+        if marked is not None and marked.state is State.PURGING:
+            assert failure is KeyboardInterrupt or after
+            assert other.purge_table([name]).purged
+        make(other, name, 2)
+        assert clock.now() == now
+        assert rows(other, name) == [2]
+    assert writes > 1
 
 
 # Over a dropped name a create stages its data, claims the name and commits: 3 writes.

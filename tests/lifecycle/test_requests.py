@@ -115,7 +115,8 @@ def test_verbs_in_a_large_root_cost_a_few_small_requests_more(
     counter: RequestCounter, moto_bucket: str
 ) -> None:
     options = {f"storage.{key}": value for key, value in counter.server.storage_options().items()}
-    catalog = relance.DirectoryNamespace(root=f"s3://{moto_bucket}/lake", manifest_upkeep="false", **options)
+    properties = {"root": f"s3://{moto_bucket}/lake", "manifest_upkeep": "false", **options}
+    catalog = relance.DirectoryNamespace(clock=None, **properties)
     make(catalog, "warm", 1)
     client = counter.server.client()
     keys = [f"lake/z{number:05d}.lance/_versions/18446744073709551614.manifest" for number in range(1_001)]
@@ -123,6 +124,12 @@ def test_verbs_in_a_large_root_cost_a_few_small_requests_more(
         list(pool.map(lambda key: client.put_object(Bucket=moto_bucket, Key=key, Body=b"x"), keys))
     for _ in range(2):
         describe(catalog, "warm")  # meets the full page, and reads the properties
+
+    def create_over_dropped() -> object:
+        drop(catalog, "u")
+        counter.reset()
+        return make(catalog, "u", 2)
+
     calls: dict[str, Callable[[], object]] = {
         "describe": lambda: describe(catalog, "warm"),
         "exists": lambda: catalog.table_exists({"id": ["warm"]}),
@@ -130,7 +137,7 @@ def test_verbs_in_a_large_root_cost_a_few_small_requests_more(
         "declare": lambda: catalog.declare_table({"id": ["d"]}),
         "drop": lambda: drop(catalog, "t"),
         "undrop": lambda: catalog.undrop_table(["t"]),
-        "create over dropped": lambda: (drop(catalog, "u"), counter.reset(), make(catalog, "u", 2)),
+        "create over dropped": create_over_dropped,
         "overwrite": lambda: make(catalog, "u", 3, mode="overwrite"),
     }
     make(catalog, "u", 1)

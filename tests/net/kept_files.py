@@ -26,7 +26,7 @@ from tests.support.roots import ipc, memory_place
 
 from relance import DirectoryNamespace
 from relance.policy import load_plan, plan, run_policy, save_plan
-from relance.policy.report.record_json import to_json
+from relance.policy.report import to_json
 from relance.policy.schema import policy_schema
 
 KEPT = goldens.FOLDER / "kept"

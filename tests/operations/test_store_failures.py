@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,10 @@ from tests.support.roots import (
 )
 from tests.support.servers import HOST
 
-from relance import DirectoryNamespace
+from relance import DirectoryNamespace, Exists
 from relance.cli.exits import Exit
 from relance.cli.failures import failure_of
+from relance.clock import to_millis
 from relance.errors import InvalidInputError, ServiceUnavailableError, StorageError
 from relance.lance_io import lance_errors
 from relance.locations import LAYOUT_KEY
@@ -659,6 +661,39 @@ class TestShortBodies:
             assert isinstance(failure, ServiceUnavailableError | StorageError), repr(failure)
             assert "check the endpoint" in str(failure)
             assert "bug" not in failure_of(failure, lambda each: each).to_do
+
+    @pytest.mark.parametrize("shorten", SHORT_BODIES)
+    @pytest.mark.parametrize("suffix", [".control", ".deleted"])
+    def test_short_arbiter_or_marker_affects_its_table_alone(
+        self, moto: S3Place, suffix: str, shorten: str
+    ) -> None:
+        place = replace(moto, mode=MODES["V1"])
+        catalog = place.open()
+        for name in ("good", "bad"):
+            create(catalog, name)
+        drop(catalog, "good")
+        if suffix == ".control":
+            drop(catalog, "bad")
+        else:  # a drop of another client, whose marker alone says for how long it can be undone
+            body = {"deleted_at_ms": to_millis(datetime.now(UTC)), "ttl_ms": 10**10}
+            place.put("bad.deleted", json.dumps(body).encode())
+        upstream = Upstream(moto.server.endpoint.removeprefix("http://"), f"/bad{suffix}")
+        handler = type("Handler", (_ShortBodies,), {"upstream": upstream})
+        with ThreadingHTTPServer((HOST, 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            endpoint = f"http://{HOST}:{server.server_port}"
+            behind = replace(place, server=replace(moto.server, endpoint=endpoint)).open(**IMPATIENT)
+            upstream.shorten = SHORT_BODIES[shorten]
+            assert [each.id for each in behind.list_dropped_tables()] == [("good",)]
+            for method in (behind.undrop_table, behind.table_status):
+                with pytest.raises(StorageError, match="check the endpoint"):
+                    method(["bad"])
+            results = {each.id[0]: each for each in behind.purge_tables([["bad"], ["good"]], force=True)}
+            assert results["good"].purged
+            assert isinstance(results["bad"].error, StorageError)
+            server.shutdown()
+        assert isinstance(catalog.undrop_table(["bad"]), Exists)
+        assert names(catalog) == ["bad"]
 
 
 class TestOddResponses:

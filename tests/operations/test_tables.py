@@ -265,6 +265,8 @@ class TestVendedOptions:
                     _assert_hidden(repr(dumped), str(dumped["storage_options"]))
                     # What pylance and lancedb do with every response, from threads of their own.
                     assert "do-not-show" in json.dumps(dumped)
+                    _assert_hidden_in_texts(type(other).model_validate(dumped))
+                    _assert_hidden_in_texts(type(other).from_dict(dumped))
 
     def test_texts_of_a_batch_hide_vended_values(self, moto: S3Place) -> None:
         managed = {**MANAGED, "storage.secret_access_key": "do-not-show"}
@@ -279,6 +281,9 @@ class TestVendedOptions:
             _assert_hidden_in_texts(each)
             assert "do-not-show" in json.dumps(each.model_dump())
             assert "do-not-show" in json.dumps(each.to_dict())
+            again = type(each).model_validate(json.loads(json.dumps(each.to_dict())))
+            _assert_hidden_in_texts(again)
+            assert again.to_dict() == each.to_dict()
 
 
 MANAGED = {"manifest_enabled": "true", "table_version_management": "true"}

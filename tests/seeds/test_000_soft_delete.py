@@ -38,11 +38,11 @@ from tests.support.codes import INVALID_TABLE_STATE, TABLE_EXISTS, TABLE_NOT_FOU
 from tests.support.lakes import QUIET, Lake
 from tests.support.modes import COMPATIBILITY, MODES, V1
 from tests.support.mortal_clients import Death, interrupt, make_mortal
+from tests.support.profiles import MINIO
 from tests.support.roots import S3Place, numbers, refused, snapshot, stream_of
 from tests.support.servers import RequestCounter, S3Server, careless, count_requests
 
-from relance import DirectoryNamespace
-from relance.catalog.resolve import Exists, NotFound, SoftDeleted
+from relance import DirectoryNamespace, Exists, NotFound, SoftDeleted
 from relance.clock import SystemClock, to_millis
 from relance.errors import ConcurrentModificationError, OutcomeUnknownError, RelanceError, TableNotFoundError
 from relance.testing.clock import ManualClock
@@ -892,6 +892,56 @@ def test_check_store_confirms_conditional_writes(lake: Lake, counted: CountedLak
 
 
 # Open questions, as Relance answers them
+
+
+@holds(Page.SOFT_DELETE, "Anything that keeps the single-listing property. (Marker naming/location)")
+def test_every_file_that_decides_is_a_child_of_the_root(home: Lake) -> None:
+    for name in ("live", "dropped", "purged", "hidden"):
+        make(home.catalog, name, 1)
+    declare(home.catalog, "declared")
+    drop(home.catalog, "dropped")
+    drop(home.catalog, "purged", purge="true")
+    deregister(home.catalog, "hidden")
+    names = {path.name for path in home.folder.iterdir()}
+    assert {"dropped.deleted", "dropped.control", "purged.control"} <= names
+    assert {"declared.declared", "hidden.deregistered"} <= names
+    # Signs tell a listing where to look inside; what they stand for is inside, as the other pages want it.
+    assert tables(home.open()) == ["declared", "live"]
+
+
+@holds(
+    Page.SOFT_DELETE,
+    "Where TTL policy lives (caller passes deleted_before vs namespace owns a TTL config).",
+)
+def test_namespace_owns_the_ttl_and_each_drop_may_have_its_own(lake: Lake, clock: ManualClock) -> None:
+    owner = lake.open(drop_ttl="3h")
+    for name in ("a", "b"):
+        make(owner, name, 1)
+    drop(owner, "a")
+    drop(owner, "b", ttl_ms="1h")
+    found = {each.id[0]: each for each in lake.catalog.list_dropped_tables()}
+    for name, ttl in (("a", timedelta(hours=3)), ("b", timedelta(hours=1))):
+        assert found[name].purge_after == found[name].deleted_at + ttl, "whoever looks"
+    clock.advance(timedelta(hours=1) + MINUTE)
+    assert [each.id for each in lake.catalog.list_purgable_tables()] == [("b",)]
+
+
+@holds(Page.SOFT_DELETE, "Conditional-write reliability for the race guard across object stores")
+@pytest.mark.parametrize("store", ["moto", MINIO])
+def test_one_of_many_clients_wins_a_race_for_a_name_on_object_stores(
+    store: str, request: pytest.FixtureRequest
+) -> None:
+    place = S3Place(
+        request.getfixturevalue(f"{store}_server"), request.getfixturevalue(f"{store}_bucket"), "lake"
+    )
+    clients = [place.open(**QUIET) for _ in range(4)]
+    make(clients[0], "t", 1)
+    for _ in range(3):
+        for act in (lambda client: drop(client, "t"), lambda client: _undrop(client, "t")):
+            with ThreadPoolExecutor(len(clients)) as threads:
+                errors = list(threads.map(lambda client, act=act: _attempt(lambda: act(client)), clients))
+            assert errors.count(None) == 1, errors
+    assert_whole(place.open(), "t", 1)
 
 
 @holds(Page.SOFT_DELETE, "Fallback when CAS isn't available?")

@@ -11,6 +11,7 @@ import shutil
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -660,10 +661,10 @@ def test_namespace_without_a_parent_is_code_1(lake: Lake) -> None:
 
 @says("If the identifier format is invalid, return error code 13 (InvalidInput).")
 @pytest.mark.parametrize("parts", [None, "a", [""], ["a$b"], ["a/b"], [".."], ["a", ""], [7]], ids=ascii)
-def test_invalid_namespace_identifier_is_code_13(v2: Lake, parts: Any) -> None:
+def test_invalid_namespace_identifier_is_code_13(lake: Lake, parts: Any) -> None:
     with refused(INVALID_INPUT):
-        v2.open().create_namespace({"id": parts})
-    assert not v2.folder.exists()
+        lake.open().create_namespace({"id": parts})
+    assert not lake.folder.exists()
 
 
 # ListNamespaces.
@@ -675,6 +676,7 @@ def test_v1_lists_no_namespaces(v1: Lake) -> None:
     assert namespaces(v1.open()) == []
 
 
+@says("This operation lists child namespaces within a parent namespace.")
 @says('Query for rows where object_type = "namespace"')
 @says("Filter to rows where object_id starts with the parent namespace prefix")
 @says("Further filter to rows where object_id has exactly one more level than the parent")
@@ -743,12 +745,12 @@ def test_describing_a_missing_namespace_is_code_1(lake: Lake) -> None:
 
 
 @says("This operation is only supported in V2 and removes a namespace.")
-def test_drop_removes_a_namespace(v2: Lake) -> None:
-    spaces(v2.open(), "a", "b")
-    v2.open().drop_namespace({"id": ["a"]})
-    assert namespaces(v2.open()) == ["b"]
+def test_drop_removes_a_namespace(lake: Lake) -> None:
+    spaces(lake.open(), "a", "b")
+    lake.open().drop_namespace({"id": ["a"]})
+    assert namespaces(lake.open()) == ["b"]
     with refused(UNSUPPORTED):
-        v2.open(V1).drop_namespace({"id": ["b"]})
+        lake.open(V1).drop_namespace({"id": ["b"]})
 
 
 @says("Check that the namespace exists in the manifest table")
@@ -914,6 +916,7 @@ def client_tables(client: DirectoryClient) -> list[str]:
     return [name for name in client.tables() if client.directory(name).is_dir()]
 
 
+@says("This operation lists tables within a namespace.")
 @says('Query the manifest table for rows where object_type = "table"')
 @says("Filter to rows where object_id starts with the namespace prefix")
 @says("Further filter to rows where object_id has exactly one more level than the namespace")
@@ -1557,6 +1560,7 @@ def test_listed_versions_have_their_tag_on_s3(moto_server: S3Server, moto_bucket
     assert version.timestamp_millis == found["LastModified"].timestamp() * 1000
 
 
+@says("This operation lists version entries for a table.")
 @says("Sort results by version number (descending if descending=true)")
 def test_versions_are_sorted_either_way(root: Lake) -> None:
     with_versions(root, 12)
@@ -1581,8 +1585,8 @@ def test_versions_are_listed_in_pages(root: Lake, descending: bool) -> None:
 
 @pytest.mark.parametrize("path", ["t", "a/t"])
 @says("Parse the metadata column as JSON to extract version details")
-def test_version_metadata_of_other_clients_is_told_and_kept(tmp_path: Path, path: str) -> None:
-    lake = Lake(str(tmp_path / "lake"), settings={**QUIET, "table_version_management": "true"})
+def test_version_metadata_of_other_clients_is_told_and_kept(lake: Lake, tmp_path: Path, path: str) -> None:
+    lake = replace(lake, settings={**QUIET, "table_version_management": "true"})
     spaces(lake.open(), "a")
     make(lake.open(), path, 1)
     copy = tmp_path / "copy"
@@ -1626,6 +1630,7 @@ def test_listing_versions_of_a_missing_table_is_code_4(root: Lake) -> None:
 
 @says("This operation retrieves details for a specific table version.")
 @says("Open the Lance dataset at the specified version")
+@says("Read the manifest file to extract version metadata")
 @says(
     "Return the version information including manifest_path, manifest_size, e_tag, timestamp_millis, and "
     "metadata"
@@ -1676,8 +1681,8 @@ def test_manifests_of_deleted_versions_are_removed(root: Lake) -> None:
 
 
 @says("Delete rows from the manifest table using the object_id primary key for each specified version")
-def test_rows_of_deleted_versions_are_removed(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path / "lake"), settings={**QUIET, "table_version_management": "true"})
+def test_rows_of_deleted_versions_are_removed(lake: Lake) -> None:
+    lake = replace(lake, settings={**QUIET, "table_version_management": "true"})
     with_versions(lake, 4)
     assert listed(lake) == [1, 2, 3, 4]
     assert delete(lake, 2, 4) == 2

@@ -8,12 +8,13 @@ import shutil
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import lance
 import pytest
-from tests.seeds.clients import DirectoryClient, ManifestClient
+from tests.seeds.clients import MANIFEST_SCHEMA, DirectoryClient, ManifestClient
 from tests.seeds.sentences import Page, deviates, holds
 from tests.support.calls import directory, ident, make, rows, spaces
 from tests.support.codes import CONCURRENT_MODIFICATION, INVALID_TABLE_STATE, VERSION_NOT_FOUND
@@ -106,6 +107,44 @@ def first_seen(lake: Lake, *object_ids: str) -> dict[str, dict[str, Any]]:
 
 
 # CreateTableVersion.
+
+
+@says(
+    "When table version management is enabled (V2 with table_version_management=true in __manifest metadata),"
+    " the directory namespace acts as an external manifest store."
+)
+@pytest.mark.parametrize("founder", ["relance", "another client"])
+def test_metadata_of_the_manifest_decides_for_every_client_of_the_root(lake: Lake, founder: str) -> None:
+    if founder == "relance":
+        make(lake.open(), "first", 1)
+    else:
+        found = lance.write_dataset(MANIFEST_SCHEMA.empty_table(), f"{lake.uri}/__manifest")
+        found.update_metadata({"table_version_management": "true"})
+    assert lance.dataset(f"{lake.uri}/__manifest").metadata["table_version_management"] == "true"
+    plain = replace(lake, settings=QUIET)
+    catalog = plain.open()
+    assert plain.mode == lake.mode
+    make(catalog, "t", 1)
+    assert catalog.describe_table({"id": ["t"]}).managed_versioning is True
+    lance.write_dataset(numbers(2), namespace_client=catalog, table_id=["t"], mode="append")
+    rows_found = ManifestClient(lake.uri).rows()
+    assert {"t$1", "t$2"} <= set(rows_found)
+    assert rows_found["t$2"]["object_type"] == "table_version"
+    theirs = stage(plain, "t", 3, version=3)
+    assert insert(lake, "t$3", str(theirs)), "the row of another client is a version, too"
+    assert rows(plain.open(), "t") == [1, 2, 3]
+
+
+@says("When table version management is not enabled: (CreateTableVersion)")
+def test_manifest_without_the_metadata_keeps_no_versions(lake: Lake) -> None:
+    plain = replace(lake, settings=QUIET)
+    make(plain.open(), "t", 1)
+    lance.write_dataset(numbers(2), namespace_client=plain.open(), table_id=["t"], mode="append")
+    assert "table_version_management" not in lance.dataset(f"{lake.uri}/__manifest").metadata
+    assert not plain.open().describe_table({"id": ["t"]}).managed_versioning
+    assert {row["object_type"] for row in ManifestClient(lake.uri).rows().values()} == {"namespace", "table"}
+    assert insert(lake, "t$3", "t.lance/_versions/3.manifest-x")
+    assert listed(plain) == [1, 2], "no row is a version"
 
 
 @says(

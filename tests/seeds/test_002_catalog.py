@@ -65,7 +65,7 @@ from tests.support.servers import S3Server, count_requests
 
 from relance import DirectoryNamespace
 from relance.clock import SystemClock
-from relance.errors import ConcurrentModificationError, TableAlreadyExistsError
+from relance.errors import ConcurrentModificationError, RelanceError, TableAlreadyExistsError
 from relance.testing.clock import ManualClock
 
 __all__ = ["clock", "compatible", "lake", "v2"]
@@ -494,6 +494,33 @@ def test_v2_discovers_tables_in_the_manifest_and_never_scans_the_directory(
         asked = [path for _, path in counter.requests]
     assert asked != []
     assert all("__manifest" in path for path in asked), asked
+
+
+@holds(Page.CATALOG, "and leverages Lance's random access capability.")
+def test_table_is_looked_up_without_reading_the_rows_of_others(lake: Lake) -> None:
+    spaces(lake.open(), "ns")
+    manifest = lake.folder / "__manifest"
+    before = {path.name for path in (manifest / "data").iterdir()}
+    many = 2000
+    for part in ("a", "b"):
+        ids = [f"ns${part}{number}" for number in range(many)]
+        others = [[None] * many] * 2
+        columns = [ids, ["table"] * many, [f"0badf00d_{each}" for each in ids], *others]
+        schema = lance.dataset(manifest).schema
+        lance.write_dataset(
+            pa.table(dict(zip(schema.names, columns, strict=True)), schema), manifest, mode="append"
+        )
+        if part == "a":
+            before |= {path.name for path in (manifest / "data").iterdir()}
+    lance.dataset(manifest).optimize.optimize_indices()
+    (file,) = {path.name for path in (manifest / "data").iterdir()} - before
+    (manifest / "data" / file).unlink()
+    catalog = lake.open()
+    assert str(describe(catalog, "ns/a7").location).endswith("/0badf00d_ns$a7")
+    assert exists(catalog, "ns/a1999")
+    assert not exists(catalog, "ns/c7")
+    with pytest.raises(RelanceError):
+        describe(catalog, "ns/b7")
 
 
 @holds(

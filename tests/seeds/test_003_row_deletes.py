@@ -20,6 +20,7 @@ from tests.support.modes import MODES
 from tests.support.roots import ipc
 
 from relance import CleanupPolicy, DirectoryNamespace
+from relance.jobs import Compact, maintain
 
 ID = ["t"]
 LETTERS = pa.table({"x": [1, 2, 3], "y": ["a", "b", "c"]})
@@ -116,6 +117,23 @@ def test_all_rows_of_a_predicate_are_deleted_and_no_others(table: Rows) -> None:
     table.delete("x >= 40 AND x % 2 = 0")
     kept = [x for x in [*range(100), *range(50, 150)] if x < 40 or x % 2]
     assert [row["x"] for row in table.read()] == kept
+
+
+@holds(
+    Page.ROW_DELETES,
+    "adding new data (new rows with append or new columns with merge) or overwriting the whole dataset.",
+)
+def test_data_is_added_and_replaced_around_a_delete(table: Rows) -> None:
+    table.make()
+    table.delete("x = 2")
+    table.append(pa.table({"x": [4], "y": ["d"]}))
+    table.open().merge(pa.table({"x": [1, 2, 3, 4], "z": [10, 20, 30, 40]}), "x")
+    assert [(row["x"], row["z"]) for row in table.read()] == [(1, 10), (3, 30), (4, 40)]
+    table.delete("z = 30")
+    assert table.catalog.count_table_rows({"id": ID}).count == 2
+    table.catalog.insert_into_table({"id": ID, "mode": "overwrite"}, ipc(LETTERS))
+    assert table.read() == LETTERS.to_pylist()
+    assert _with_deletion_file(table.open()) == []
 
 
 @holds(Page.ROW_DELETES, '>>> dataset.delete("x = 2")')
@@ -252,6 +270,28 @@ def test_indexes_stay_as_they_are_and_return_no_deleted_row(table: Rows) -> None
     scanner = table.open().scanner(filter="x IN (3, 4, 5)")
     assert "ScalarIndexQuery" in scanner.explain_plan()
     assert scanner.to_table()["x"].to_pylist() == [4, 5]
+
+
+@holds(
+    Page.ROW_DELETES,
+    "If a data file is rewritten, the row ids are changed, invalidating the ANN indices for those files.",
+)
+def test_compaction_changes_row_ids_and_brings_the_indexes_along(table: Rows) -> None:
+    vectors = pa.array([[float(x), 0.0] for x in range(1000)], pa.list_(pa.float32(), 2))
+    table.make(pa.table({"x": list(range(1000)), "v": vectors}))
+    table.catalog.create_table_index(
+        {"id": ID, "column": "v", "index_type": "IVF_FLAT", "name": "by_v", "distance_type": "l2"}
+    )
+    table.delete("x % 2 = 0")
+    before = {row["x"]: row["_rowid"] for row in table.open().to_table(with_row_id=True).to_pylist()}
+    assert maintain(table.catalog, Compact()).results[0].error is None
+    after = {row["x"]: row["_rowid"] for row in table.open().to_table(with_row_id=True).to_pylist()}
+    assert after.keys() == before.keys()
+    assert not set(after.values()) & set(before.values())
+    found = table.open().to_table(nearest={"column": "v", "q": [6.2, 0.0], "k": 2, "nprobes": 100})
+    assert found["x"].to_pylist() == [7, 5]
+    scanner = table.open().scanner(nearest={"column": "v", "q": [6.2, 0.0], "k": 2})
+    assert "ANN" in scanner.explain_plan()
 
 
 @holds(

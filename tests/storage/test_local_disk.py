@@ -149,6 +149,25 @@ def test_denied_permission_and_a_full_disk_raise_typed_errors_with_a_cause(
     assert storage.list_level("").files == ()
 
 
+def test_errors_name_the_files_they_are_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = LocalDiskStorage(str(tmp_path))
+    first, second = _changes(storage, 2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(PermissionDeniedError, match=r"'k0' in .* read-only"):
+        storage.replace("k0", b"new", expected=first.expected)
+    outcomes = storage.replace_many([first, second])
+    assert all("'k0'" in str(outcome) for outcome in outcomes), outcomes
+    monkeypatch.setattr(os, "unlink", fail)
+    with pytest.raises(PermissionDeniedError, match="'k0' in "):
+        storage.delete("k0")
+    with pytest.raises(PermissionDeniedError, match="'k1' in "):
+        storage.delete_many(["k1"])
+
+
 def _changes(storage: LocalDiskStorage, count: int) -> list[Replacement]:
     keys = [f"k{number}" for number in range(count)]
     return [Replacement(key, b"new", storage.create(key, b"old")) for key in keys]

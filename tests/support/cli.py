@@ -120,7 +120,7 @@ def spawn(*args: str, folder: Path, **variables: str) -> Ran:
         env=environment(**variables),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
     )
     return Ran(ran.returncode, ran.stdout, ran.stderr)

@@ -77,6 +77,7 @@ def pages() -> list[Path]:
         REPOSITORY / "CHANGELOG.md",
         *sorted((REPOSITORY / "docs").rglob("*.md")),
         *sorted((REPOSITORY / "examples").rglob("*.toml")),
+        *sorted((REPOSITORY / "src/relance").rglob("*.html")),
     ]
 
 

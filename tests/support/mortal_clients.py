@@ -92,14 +92,15 @@ class Interrupted(Life):
 
 @dataclass(slots=True)
 class Failing(Life):
-    """A client one of whose writes fails, before the store has carried it out or after."""
+    """A client one of whose writes fails, before the store has carried it out or after, or all from it on."""
 
     failure: type[BaseException] = KeyboardInterrupt
     after: bool = False
+    once: bool = True
     failed: bool = False
 
     def write(self, what: str, act: Callable[[], _T]) -> _T:
-        strikes = not self.failed and self.left == len(self.done)
+        strikes = self.left == len(self.done) and not (self.failed and self.once)
         self.failed = self.failed or strikes
         if strikes and not self.after:
             raise self.failure(f"at {what}")
@@ -363,10 +364,15 @@ def interrupt(catalog: DirectoryNamespace, writes: int, meanwhile: Callable[[], 
 
 
 def make_failing(
-    catalog: DirectoryNamespace, writes: int, failure: type[BaseException], *, after: bool = False
+    catalog: DirectoryNamespace,
+    writes: int,
+    failure: type[BaseException],
+    *,
+    after: bool = False,
+    once: bool = True,
 ) -> Failing:
-    """Let the write that follows so many writes of a catalog fail."""
-    life = Failing(writes, failure=failure, after=after)
+    """Let the write that follows so many writes of a catalog fail, or that one and all after it."""
+    life = Failing(writes, failure=failure, after=after, once=once)
     _watch(catalog, life)
     return life
 

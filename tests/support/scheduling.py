@@ -19,7 +19,7 @@ TOGETHER = {
         "tests/spark/test_submit.py",
         "tests/spark/test_upkeep_on_cluster.py",
     ),
-    "browser": ("tests/policy/report/test_page_browser.py",),
+    "browser": ("tests/policy/test_report_browser.py",),
 }
 """Modules that share something slow to start."""
 

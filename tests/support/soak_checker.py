@@ -9,7 +9,7 @@ recovers what it left, until a later call has certainly settled the name.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -109,6 +109,24 @@ def windows(calls: Sequence[Call]) -> list[list[Call]]:
     return cut
 
 
+_Step = tuple[Name, frozenset[int], frozenset[int]]
+"""A state, the calls of the window still to come, and the killed calls that may still take effect."""
+
+
+def _add(
+    steps: Iterable[_Step], widest: dict[tuple[Name, frozenset[int]], list[frozenset[int]]], todo: list[_Step]
+) -> None:
+    """Note steps that allow more than those seen so far.
+
+    A killed call may take effect and need not: whatever follows with fewer of them follows with more.
+    """
+    for name, calls, left in steps:
+        known = widest.setdefault((name, calls), [])
+        if not any(left <= other for other in known):
+            known[:] = [other for other in known if not other <= left] + [left]
+            todo.append((name, calls, left))
+
+
 class _Replay:
     """The search, window by window."""
 
@@ -151,33 +169,37 @@ class _Replay:
     def search(self, window: Sequence[Call], before: set[Configuration]) -> set[Configuration] | None:
         """Return the configurations that the window may end in; None when that takes too long."""
         everything = frozenset(range(len(window)))
-        todo = [(name, everything, left) for name, left in before]
-        seen = set(todo)
+        widest: dict[tuple[Name, frozenset[int]], list[frozenset[int]]] = {}
+        todo: list[_Step] = []
+        seen = 0
+        _add(((name, everything, left) for name, left in before), widest, todo)
         after: set[Configuration] = set()
         while todo:
-            if len(seen) > _BUDGET:
+            seen += 1
+            if seen > _BUDGET:
                 return None
             name, calls, left = todo.pop()
+            if left not in widest[name, calls]:
+                continue  # a wider one came since
             if not calls:
                 after.add((name, left))
             must_end = min((_end(window[i]) for i in calls), default=None)
-            steps = [
-                (then, calls - {i}, self.leaves(window[i], left))
-                for i in calls
-                if must_end is None or window[i].started < must_end
-                for then in successors(window[i], name, self.generations)
-            ]
-            steps += [
+            late = (
                 (then, calls, left - {i})
                 for i in left
                 if must_end is None or self.killed[i].call.started < must_end
                 for then in successors(self.killed[i].call, name, self.generations)
                 if then != name
-            ]
-            new = [step for step in steps if step not in seen]
-            seen.update(new)
-            todo += new
-        return after
+            )
+            steps = (
+                (then, calls - {i}, self.leaves(window[i], left))
+                for i in calls
+                if must_end is None or window[i].started < must_end
+                for then in successors(window[i], name, self.generations)
+            )
+            _add(late, widest, todo)
+            _add(steps, widest, todo)  # looked at first: with more calls left they are the wider ones
+        return {(name, left) for name, left in after if left in widest[name, frozenset()]}
 
     def anything(self, until: int) -> set[Configuration]:
         """Return every configuration that could be, when nothing is known any more."""

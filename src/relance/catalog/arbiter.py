@@ -473,20 +473,14 @@ def sync_many(
     """Do the same for several names in one commit."""
     manifest = context.manifest
     assert manifest is not None  # the caller looked
-    shown: dict[str, dict[str, str]] = {}
     for attempt in range(_SYNCS):
         if snapshot is None:
             snapshot = manifest.latest()
             states = {name: home_state(inspect_name(context, name, bodies=Bodies.ALL)) for name in states}
-        removed: list[str] = []
-        added: list[Row] = []
-        for name, state in states.items():
-            change, shown[name] = _plan_sync(snapshot, name, state, properties)
-            removed += change.removed
-            added += change.added
+        plans = {name: _plan_sync(snapshot, name, state, properties) for name, state in states.items()}
         try:
-            manifest.commit(snapshot, Change(tuple(removed), tuple(added), always=True))
-            return shown
+            manifest.commit(snapshot, Change(always=True).plus(*(change for change, _ in plans.values())))
+            return {name: shown for name, (_, shown) in plans.items()}
         except ManifestConflictError:
             manifest.back_off(attempt)
             snapshot = None
@@ -522,10 +516,8 @@ def _plan_sync(
 
 def without(snapshot: Snapshot, rows: Sequence[Row]) -> Change:
     """Return what removes tables' rows, with their version rows."""
-    change = Change()
-    for row in rows:
-        change = change.plus(Change((row.object_id,))).plus(version_rows(snapshot, row.object_id, None))
-    return change
+    versions = (version_rows(snapshot, row.object_id, None) for row in rows)
+    return Change(tuple(row.object_id for row in rows)).plus(*versions)
 
 
 def version_rows(snapshot: Snapshot, old_id: str, new_id: str | None) -> Change:

@@ -448,10 +448,7 @@ def show_row(context: Context, snapshot: Snapshot, old: Row, new: Row) -> Change
         TableAlreadyExistsError: the name is taken.
         NamespaceNotFoundError: the namespace does not exist.
     """
-    freed, moved = free_name(context, snapshot, new.parts, new), move_row(snapshot, old, new)
-    removed = tuple(dict.fromkeys((*moved.removed, *freed.removed)))
-    added = {row.object_id: row for row in (*freed.added, *moved.added)}
-    return replace(freed, removed=removed, added=tuple(added.values()))
+    return free_name(context, snapshot, new).plus(move_row(snapshot, old, new))
 
 
 @emptying()

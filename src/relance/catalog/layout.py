@@ -62,7 +62,8 @@ from relance.locations import (
     table_file,
 )
 from relance.storage.at_once import map_at_once
-from relance.storage.protocol import BODY_MAX_BYTES, Level, ObjectInfo, ObjectStorage
+from relance.storage.failures import damaged
+from relance.storage.protocol import BODY_MAX_BYTES, Level, ObjectInfo, ObjectStorage, Stored
 from relance.storage.readback import create_once, replace_once
 
 SIGNS = (CREATING_SUFFIX, DECLARED_SUFFIX, DEREGISTERED_SUFFIX)
@@ -366,12 +367,13 @@ def read_control(catalog: Surroundings, name: str, listed: ObjectInfo | None = N
 
     Raises:
         InvalidTableStateError: it cannot be understood.
+        StorageError: the response is not what was listed.
     """
     try:
         stored = catalog.storage.read(name + CONTROL_SUFFIX)
     except KeyNotFoundError:
         return None
-    if listed is not None and (stored.e_tag != listed.e_tag or len(stored.body) != listed.size):
+    if listed is not None and not _is_listed(stored, listed):
         return None
     return Marked(decode_control(stored.body, name=name), stored.version, _time(catalog, stored.modified))
 
@@ -381,6 +383,7 @@ def read_mark(catalog: Surroundings, name: str, listed: ObjectInfo) -> Mark | No
 
     Raises:
         InvalidTableStateError: it was written by the first format.
+        StorageError: the response is not what was listed.
     """
     if listed.size > BODY_MAX_BYTES:
         return Mark(modified=_time(catalog, listed.modified))  # no marker is that long: its body is not read
@@ -388,11 +391,24 @@ def read_mark(catalog: Surroundings, name: str, listed: ObjectInfo) -> Mark | No
         stored = catalog.storage.read(name + MARKER_SUFFIX)
     except KeyNotFoundError:
         return None
-    if stored.e_tag != listed.e_tag:
+    if not _is_listed(stored, listed):
         return None
     if is_format_1(stored.body):
         raise old_format(catalog.storage)
     return decode_mark(stored.body, _time(catalog, stored.modified))
+
+
+def _is_listed(stored: Stored, listed: ObjectInfo) -> bool:
+    """Tell whether an object that was read is still the one that was listed.
+
+    Raises:
+        StorageError: the tag says that it is, and the body is another one: a proxy cut it short.
+    """
+    if stored.e_tag != listed.e_tag:
+        return False
+    if listed.e_tag is not None and len(stored.body) != listed.size:
+        raise damaged(repr(listed.key), f"{len(stored.body)} of {listed.size} bytes")
+    return len(stored.body) == listed.size
 
 
 def _time(catalog: Surroundings, modified: datetime | None) -> datetime | None:

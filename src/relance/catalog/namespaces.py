@@ -8,13 +8,18 @@ from datetime import timedelta
 from enum import StrEnum
 from itertools import islice
 
-from relance.catalog.arbiter import control_of, end_row_create, home_rows, home_state, move_row
+from relance.catalog.arbiter import control_of, end_row_create, move_row, row_at
 from relance.catalog.context import Context
 from relance.catalog.drop import Dropped, drop_properties, row_deletion, ttl_of
-from relance.catalog.layout import Bodies, inspect_name
 from relance.catalog.manifest.row import ObjectType, Row
 from relance.catalog.manifest.store import Change, Snapshot, rereading, transact
-from relance.catalog.resolve import refuse_protected, require_namespace, require_root_namespace
+from relance.catalog.resolve import (
+    free_home,
+    free_name,
+    refuse_protected,
+    require_namespace,
+    require_root_namespace,
+)
 from relance.catalog.states import State, control_text, new_nonce
 from relance.errors import (
     ConcurrentModificationError,
@@ -93,10 +98,13 @@ def create_namespace(
 
     def plan(snapshot: Snapshot) -> tuple[Change, dict[str, str]]:
         require_namespace(snapshot, namespace[:-1])
-        old = snapshot.get([object_id]).get(object_id)
+        old = row_at(snapshot, object_id)
         if old is None or old.is_home:
             row = Row(object_id, ObjectType.NAMESPACE, None, dict(properties))
-            return _at_free_name(context, snapshot, namespace, row), properties
+            try:
+                return free_name(context, snapshot, row), properties
+            except TableAlreadyExistsError as cause:
+                raise NamespaceAlreadyExistsError(f"'{object_id}': the name is taken by a table") from cause
         if old.object_type != ObjectType.NAMESPACE:
             raise NamespaceAlreadyExistsError(f"'{object_id}': the name is taken by a {old.object_type}")
         if mode is NamespaceMode.CREATE:
@@ -106,30 +114,6 @@ def create_namespace(
         return Change(removed=(object_id,), added=(old.with_properties(properties),)), properties
 
     return transact(manifest, plan)
-
-
-def _at_free_name(context: Context, snapshot: Snapshot, namespace: tuple[str, ...], row: Row) -> Change:
-    """Return what adds the row of a namespace; the row of a dropped table at home makes way."""
-
-    def parent_is_there(later: Snapshot) -> None:
-        require_namespace(later, namespace[:-1])
-
-    change = Change(added=(row,), checks=parent_is_there)
-    if len(namespace) > 1 or not context.dir_listing:
-        return change
-    home = inspect_name(context, namespace[0], bodies=Bodies.HIDDEN)
-    if home.is_visible:
-        raise NamespaceAlreadyExistsError(f"'{row.object_id}': the name is taken by a table")
-    state = home_state(home)
-    removed, added = list(change.removed), list(change.added)
-    for old in home_rows(snapshot, namespace[0]):
-        if not state.hidden:
-            removed.append(old.object_id)
-        elif not old.is_dropped:
-            moved = move_row(snapshot, old, old.dropped(state.deletion_id, None))
-            removed += moved.removed
-            added += moved.added
-    return Change(tuple(removed), tuple(added), checks=parent_is_there)
 
 
 @emptying()
@@ -169,15 +153,13 @@ def drop_namespace(
             if {part.object_id for part in _objects_in(later, object_id)} != known:
                 raise ConcurrentModificationError(f"'{object_id}' was changed by another client")
 
-        removed: list[str] = []
-        added: list[Row] = []
+        changes = []
         for number, part in enumerate((row, *inside)):
             deletion_id = cascade_id if part is row else f"{cascade_id}-{number - 1}"
             control = control_text(row_deletion(deletion_id, now, retention))
-            moved = move_row(snapshot, part, part.dropped(deletion_id, control, cascade=cascade_id))
-            removed += moved.removed
-            added += moved.added
-        return Change(tuple(removed), tuple(added), checks=nothing_came), dropped
+            hidden = part.dropped(deletion_id, control, cascade=cascade_id)
+            changes.append(move_row(snapshot, part, hidden))
+        return Change(checks=nothing_came).plus(*changes), dropped
 
     try:
         return transact(manifest, plan)
@@ -229,14 +211,11 @@ def undrop_namespace(context: Context, namespace: tuple[str, ...], cascade_id: s
                     f"nothing was undropped: '{part.original_id}', part of the same drop, is being purged"
                 )
         require_namespace(snapshot, namespace[:-1])
-        _refuse_taken(context, snapshot, parts)
-        removed: list[str] = []
-        added: list[Row] = []
-        for part in parts:
-            moved = move_row(snapshot, part, part.restored(part.original_id))
-            removed += moved.removed
-            added += moved.added
-        return Change(tuple(removed), tuple(added)), [part.restored(part.original_id) for part in parts]
+        _refuse_taken(snapshot, parts)
+        freed = Change() if namespace[:-1] else free_home(context, snapshot, namespace[0])
+        shown = [part.restored(part.original_id) for part in parts]
+        moved = (move_row(snapshot, *rows) for rows in zip(parts, shown, strict=True))
+        return freed.plus(*moved), shown
 
     return transact(manifest, plan)
 
@@ -256,14 +235,11 @@ def _newest_drop(snapshot: Snapshot, object_id: str, cascade_id: str | None) -> 
     return max(drops)[2]
 
 
-def _refuse_taken(context: Context, snapshot: Snapshot, parts: Sequence[Row]) -> None:
-    ids = sorted(part.original_id for part in parts)
-    rows = snapshot.get(ids)
-    for object_id in ids:
+def _refuse_taken(snapshot: Snapshot, parts: Sequence[Row]) -> None:
+    """Check that no other object has the name of a part; tables in home directories are looked at later."""
+    for object_id, row in sorted(snapshot.get([part.original_id for part in parts]).items()):
         message = f"'{object_id}': rename or drop it first; nothing was undropped"
-        row = rows.get(object_id)
-        if row is not None and row.object_type != ObjectType.TABLE:
+        if row.object_type != ObjectType.TABLE:
             raise NamespaceAlreadyExistsError(message)
-        at_home = DELIMITER not in object_id and context.dir_listing
-        if (row is not None and not row.is_home) or (at_home and inspect_name(context, object_id).is_visible):
+        if not row.is_home:
             raise TableAlreadyExistsError(f"table id {message}")

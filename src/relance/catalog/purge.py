@@ -30,16 +30,18 @@ from relance.catalog.arbiter import (
     end_create,
     end_row_create,
     is_dead,
+    is_same,
     move_row,
     needs_adoption,
     row_claim,
     settle,
+    swap_file,
     swap_files,
     swap_row,
     sync_many,
     takeover_time,
     tidy,
-    version_rows,
+    without,
 )
 from relance.catalog.context import Context
 from relance.catalog.drop import drops_of
@@ -609,9 +611,38 @@ def _release(context: Context, tables: Sequence[_Held]) -> None:
             if table.deleting or not table.ready.is_fresh:
                 claim.swap(replace(control, nonce=new_nonce(), stopped=True))
             else:
-                claim.swap(returned(control, fence=None))  # a purge waits until the fence is down
+                claim.swap(returned(control, fence=control.origin.fence))
 
     map_at_once(context.storage, release, tables)
+
+
+@contextmanager
+def claimed_without_files(context: Context, home: NameSnapshot, lease: Lease) -> Iterator[_Held]:
+    """Hold a purge's claim on a name without files for the block; whatever stops that releases the claim.
+
+    Whoever takes it over deletes no file either.
+
+    Raises:
+        ConcurrentModificationError: another client changed something after the look.
+    """
+    name, marked = home.name, home.marked
+    assert marked is not None  # there is something to claim
+    ready = Ready(Generation(TableId((), name), marked.control, None, home=home), (), 0)
+    table = _Held(ready, _claim_on_file(context, ready, lease), PurgeOptions())
+    with _releasing(context, [table]), _failing([table]):
+        table.claim.marked = swap_file(context, name, table.claim.control, over=marked)
+        now = inspect_name(context, name, bodies=Bodies.ALL)
+        has_marker = (home.marker is not None, now.marker is not None)
+        if len({*has_marker}) > 1 or not now.is_empty or not is_same(now.marked, table.claim.marked):
+            raise ConcurrentModificationError(f"table id '{name}' was changed by another client")
+        try:
+            table.deleting = True
+            yield table
+        except RelanceError as failure:
+            table.deleting = isinstance(failure, ServiceUnavailableError)  # else nothing was done
+            raise
+    if table.result is not None and table.result.error is not None:
+        raise table.result.error
 
 
 def _purge_held(context: Context, tables: Sequence[_Held], snapshot: Snapshot | None) -> None:
@@ -864,7 +895,7 @@ def _remove_row(context: Context, claim: Claim, *, only_shared: bool = False) ->
         removed = not only_shared or is_shared(context, snapshot, row)
         if not removed:
             return Change()
-        return Change(removed=(row.object_id, *version_rows(snapshot, row.object_id, None).removed))
+        return without(snapshot, [row])
 
     swap_row(context, claim.row, plan)
     return removed

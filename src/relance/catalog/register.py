@@ -6,7 +6,7 @@ The spec's own file inside a home directory decides; the sign beside it only tel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import nullcontext
 
 from relance.catalog.arbiter import (
     HomeState,
@@ -15,8 +15,9 @@ from relance.catalog.arbiter import (
     home_rows,
     home_state,
     other_owner,
+    row_at,
     sync,
-    version_rows,
+    without,
 )
 from relance.catalog.context import Context
 from relance.catalog.layout import Bodies, inspect_name, put_sign
@@ -105,14 +106,9 @@ def _deregister_row(context: Context, table_id: TableId) -> Row:
     def plan(snapshot: Snapshot) -> tuple[Change, Row]:
         row = require_row(context, snapshot, table_id)
         refuse_protected(row)
-        return Change(removed=_rows_of(snapshot, row)), row
+        return without(snapshot, [row]), row
 
     return transact(manifest, plan)
-
-
-def _rows_of(snapshot: Snapshot, table: Row) -> tuple[str, ...]:
-    """Return the ids of a table's row and of the rows of its versions."""
-    return (table.object_id, *version_rows(snapshot, table.object_id, None).removed)
 
 
 def register(
@@ -178,27 +174,28 @@ def _register_elsewhere(
     manifest = context.require_manifest(to_do="registering a table")
     _check_location(context, manifest.latest(), table_id, directory)
     new = Row(str(table_id), ObjectType.TABLE, directory, dict(properties))
+    hides_home = False
     if overwrite and not table_id.namespace and context.dir_listing:
         home = inspect_name(context, table_id.name)
-        if home.is_visible and home_counts(context, manifest.latest(), table_id):
-            deregister(context, table_id)  # else it would be seen again as soon as the new row is gone
+        hides_home = home.is_visible and home_counts(context, manifest.latest(), table_id)
+    if hides_home:
+        deregister(context, table_id)  # else it would be seen again as soon as the new row is gone
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         _refuse_overlap(snapshot, table_id, directory)
-        old = snapshot.get([str(table_id)]).get(str(table_id))
+        old = row_at(snapshot, str(table_id))
         # The rows of a home directory that was deregistered by a client without the manifest.
         homes = (row for row in snapshot.sharing([directory]) if row.is_home)
-        stale = [object_id for row in homes for object_id in _rows_of(snapshot, row)]
+        stale = without(snapshot, list(homes))
         if old is None or old.is_home or not overwrite:
-            freed = free_name(context, snapshot, table_id.parts, new)
-            removed = tuple(dict.fromkeys((*freed.removed, *stale)))
-            return replace(freed, removed=removed), None
+            return free_name(context, snapshot, new).plus(stale), None
         if old.object_type != ObjectType.TABLE or not old.is_visible:
             raise taken(table_id, old)
         refuse_protected(old)
-        return Change(removed=(*_rows_of(snapshot, old), *stale), added=(new,)), None
+        return Change(added=(new,)).plus(without(snapshot, [old]), stale), None
 
-    transact(manifest, plan)
+    with after_effect(str(table_id), "was deregistered") if hides_home else nullcontext():
+        transact(manifest, plan)
 
 
 def _check_location(context: Context, snapshot: Snapshot, table_id: TableId, directory: str) -> None:
@@ -264,7 +261,7 @@ def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:
     require_home_row(context, parts)
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
-        row = snapshot.get([object_id]).get(object_id)
+        row = row_at(snapshot, object_id)
         if row is None or not row.is_visible:
             raise InvalidTableStateError(f"there is no table or namespace '{object_id}'")
         if row.is_protected == on:
@@ -293,6 +290,5 @@ def is_protected(context: Context, parts: Sequence[str]) -> bool:
     snapshot = context.latest()
     if snapshot is None or not parts:
         return False
-    object_id = DELIMITER.join(parts)
-    row = snapshot.get([object_id]).get(object_id)
+    row = row_at(snapshot, DELIMITER.join(parts))
     return row is not None and row.is_visible and row.is_protected

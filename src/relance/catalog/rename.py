@@ -116,7 +116,7 @@ def _rename_home(
     directory = new_directory(target)
     source = old or Row(name, ObjectType.TABLE, home.directory)
     row = replace(source.restored(str(target)), location=directory)
-    free_name(context, snapshot, target.parts, row)  # refuses before anything is written
+    free_name(context, snapshot, row)  # refuses before anything is written
     retention = ttl_at_home(context, old, context.tables.head(home.directory))
     copied: set[str] = set()
     try:
@@ -202,20 +202,17 @@ def _show(context: Context, name: str, row: Row, deleted: Marked, first: Snapsho
         # The first one is older than our drop: the sync of an undrop refuses a commit on it.
         if snapshot is not first and not is_same(read_control(context, name), deleted):
             raise _undone(name)
-        change = free_name(context, snapshot, row.parts, row)
-        removed, added = list(change.removed), list(change.added)
+        change = replace(free_name(context, snapshot, row), always=True)
         old_rows = home_rows(snapshot, name)
         for old in old_rows:
             if not old.is_dropped:
                 # The versions that rows keep belong to the copy.
-                moved = move_row(snapshot, old, row)
-                removed += moved.removed
-                added += [version for version in moved.added if version.object_id != row.object_id]
-                added.append(old.dropped(deletion_id, None))
+                dropped = Change(added=(old.dropped(deletion_id, None),))
+                change = change.plus(move_row(snapshot, old, row), dropped)
         if not old_rows:
             new = Row(name, ObjectType.TABLE, table_directory(name))
-            added.append(new.dropped(deletion_id, None))
-        return replace(change, removed=tuple(removed), added=tuple(added), always=True), None
+            change = change.plus(Change(added=(new.dropped(deletion_id, None),)))
+        return change, None
 
     try:
         manifest.commit(first, plan(first)[0])

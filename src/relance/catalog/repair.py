@@ -56,6 +56,7 @@ from relance.catalog.purge import (
     PurgeOptions,
     PurgeResult,
     Ready,
+    claimed_without_files,
     look_inside,
     make_ready,
     purge_ready,
@@ -71,7 +72,6 @@ from relance.catalog.states import (
     cleared,
     new_nonce,
     purged,
-    purging,
     seconds,
     state_of,
     undid,
@@ -335,12 +335,9 @@ def _bury(context: Context, name: str) -> None:
         return
     marked = adopt(context, home) if needs_adoption(home) else home.marked
     assert marked is not None  # it is adopted, or says so itself
-    claim = swap_file(context, name, purging(marked, context.timing, upto=0), over=marked)
-    if not inspect_name(context, name).is_empty:
-        swap_file(context, name, replace(marked.control, nonce=new_nonce()), over=claim)
-        raise ConcurrentModificationError(f"table id '{name}' was changed by another client")
-    delete_mark(context, name, lease)
-    swap_file(context, name, purged(claim.control), over=claim)
+    with claimed_without_files(context, replace(home, marked=marked), lease) as table:
+        delete_mark(context, name, lease)
+        table.claim.swap(purged(table.claim.control))
     sync(context, name, snapshot, home_state(inspect_name(context, name, bodies=Bodies.ALL)))
 
 
@@ -517,12 +514,8 @@ def _sweep(context: Context, name: str, *, dry_run: bool) -> bool:
         return False
     if dry_run:
         return True
-    claim = swap_file(context, name, purging(marked, context.timing, upto=0), over=marked)
-    now = inspect_name(context, name, bodies=Bodies.ALL)
-    if now.marker is not None or not now.is_empty or not is_same(now.marked, claim):
-        swap_file(context, name, replace(marked.control, nonce=new_nonce(), since=None), over=claim)
-        return False
-    _remove_arbiter(context, name, lease)
+    with claimed_without_files(context, home, lease):
+        _remove_arbiter(context, name, lease)
     return True
 
 

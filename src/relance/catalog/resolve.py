@@ -715,39 +715,44 @@ def insert_row(context: Context, row: Row) -> None:
     """
     manifest = context.require_manifest(to_do="adding a table")
 
-    transact(manifest, lambda snapshot: (free_name(context, snapshot, row.parts, row), None))
+    transact(manifest, lambda snapshot: (free_name(context, snapshot, row), None))
 
 
-def free_name(context: Context, snapshot: Snapshot, parts: Sequence[str], row: Row) -> Change:
+def free_name(context: Context, snapshot: Snapshot, row: Row) -> Change:
     """Return what adds a row at an id that nothing visible has.
-
-    The row of a dropped table in the home directory of the name makes way.
 
     Raises:
         TableAlreadyExistsError: the name is taken.
         NamespaceNotFoundError: the namespace does not exist.
     """
-    table_id = TableId(tuple(parts[:-1]), parts[-1])
+    table_id = TableId(row.parts[:-1], row.parts[-1])
 
     def namespace_is_there(later: Snapshot) -> None:
         require_namespace(later, table_id.namespace)
 
-    there = home_row_at(snapshot, table_id)
-    if table_id.namespace or (there is None and not context.dir_listing):
-        return Change(added=(row,), checks=namespace_is_there)
+    _ = home_row_at(snapshot, table_id)  # refuses an id that another object has
+    change = Change(added=(row,), checks=namespace_is_there)
+    return change if table_id.namespace else change.plus(free_home(context, snapshot, table_id.name))
+
+
+def free_home(context: Context, snapshot: Snapshot, name: str) -> Change:
+    """Return what moves the row of a hidden table in the home directory of a name out of the way.
+
+    Raises:
+        TableAlreadyExistsError: the table is visible.
+    """
+    if row_at(snapshot, name) is None and not context.dir_listing:
+        return Change()
     for _ in range(ATTEMPTS):
-        home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN)
+        home = inspect_name(context, name, bodies=Bodies.HIDDEN)
         if settle(context, home):
             break
     else:
-        raise ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
+        raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
     if home.is_visible:
-        raise TableAlreadyExistsError(f"table id '{table_id}' exists at '{home.directory}'")
-    state = home_state(home)
-    change = Change(added=(row,))
-    for old in home_rows(snapshot, table_id.name):
-        if not state.hidden:
-            change = change.plus(without(snapshot, [old]))
-        elif not old.is_dropped:
-            change = change.plus(move_row(snapshot, old, old.dropped(state.deletion_id, None)))
-    return change
+        raise TableAlreadyExistsError(f"table id '{name}' exists at '{home.directory}'")
+    state, rows = home_state(home), home_rows(snapshot, name)
+    if not state.hidden:
+        return without(snapshot, rows)
+    shown = (row for row in rows if not row.is_dropped)
+    return Change().plus(*(move_row(snapshot, row, row.dropped(state.deletion_id, None)) for row in shown))

@@ -209,7 +209,7 @@ def _rows_change(
 
 def _declared_row(context: Context, snapshot: Snapshot, new: _Declare) -> Change:
     row = Row(str(new.table_id), ObjectType.TABLE, new.directory, dict(new.properties))
-    return free_name(context, snapshot, new.table_id.parts, row)
+    return free_name(context, snapshot, row)
 
 
 def _leaving_row(context: Context, snapshot: Snapshot, table_id: TableId) -> Row:

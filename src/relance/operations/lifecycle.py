@@ -33,6 +33,7 @@ from lance_namespace import (
 
 from relance.catalog import create, drop, namespaces, purge, register
 from relance.catalog import rename as renaming
+from relance.catalog.arbiter import after_effect
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.manifest.row import check_properties
 from relance.catalog.resolve import Exists, NotFound, parent_first, require_root_namespace
@@ -155,6 +156,7 @@ def drop_table(context: Context, request: DropTableRequest) -> DropTableResponse
         TableNotFoundError: there is no such table, or it is dropped already.
         InvalidTableStateError: it is protected.
         InvalidInputError: a TTL is not a duration.
+        OutcomeUnknownError: it was dropped, and its files could not be purged.
     """
     table_id = table_id_of(context, request.id)
     wishes = request.context or {}
@@ -168,8 +170,9 @@ def drop_table(context: Context, request: DropTableRequest) -> DropTableResponse
     if purged:
         options = purge.PurgeOptions(force=True)
         (result,) = purge.purge_table(context, table_id, options, dropped.deletion_id)
-        if result.error is not None:
-            raise result.error
+        with after_effect(str(table_id), "was dropped"):
+            if result.error is not None:
+                raise result.error
         properties |= {"purged": "true", "files": str(result.files), "bytes": str(result.bytes)}
     return DropTableResponse(
         id=table_id.parts, location=context.location_of(dropped.directory), properties=properties

@@ -165,8 +165,8 @@ def record_versions(context: Context, table_id: TableId) -> None:
     """
     manifest = context.manifest
     # Whoever changed the table has just read the manifest, so that this costs no request.
-    if manifest is not None and manages_versions(manifest.recent().metadata):
-        with suppress(RelanceError):
+    with suppress(RelanceError):
+        if manifest is not None and manages_versions(manifest.recent().metadata):
             synchronise(context, manifest, table_id)
 
 

@@ -107,6 +107,10 @@ class _Vending(BaseModel):
     in dictionaries whose repr shows none. `to_str()`, `to_json()` and `model_dump_json()` are for logs.
     """
 
+    def model_post_init(self, context: Any, /) -> None:
+        # Whoever builds a response again from its data gets one that hides as much.
+        self.__dict__.update({name: _hiding(name, value) for name, value in self.__dict__.items()})
+
     def model_dump(self, **options: Any) -> dict[str, Any]:
         dumped: dict[str, Any] = _kept_secret(super().model_dump(**options))
         return dumped
@@ -163,6 +167,15 @@ def vending(response: ResponseT) -> ResponseT:
     """Return the same response in the class whose texts show no storage options."""
     kind = _VENDING[type(response)]
     return kind.model_construct(response.model_fields_set, **dict(response))  # type: ignore[return-value]  # a subclass
+
+
+def _hiding(name: str, value: Any) -> Any:
+    """Return the value of a field such that its texts show no storage options."""
+    if name == "storage_options" and isinstance(value, dict):
+        return StorageOptions(value)
+    if isinstance(value, list):
+        return [_hiding("", each) for each in value]
+    return vending(value) if type(value) in _VENDING else value
 
 
 def _kept_secret(dumped: Any) -> Any:

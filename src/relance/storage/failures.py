@@ -113,6 +113,11 @@ def error_for_text(text: str, *, where: str) -> errors.RelanceError | None:
     return None if meaning is None else _told(meaning, where, first_line(text))
 
 
+def damaged(where: str, text: str) -> errors.StorageError:
+    """Return the error for a body that is not the one the store has."""
+    return errors.StorageError(f"{where}: {_DAMAGE} ({text})")
+
+
 def is_damage(error: errors.RelanceError) -> bool:
     """Tell whether an error from such a text is about bytes that nobody can read."""
     return type(error) is errors.StorageError and _DAMAGE in error.detail

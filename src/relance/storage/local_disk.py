@@ -135,12 +135,13 @@ class LocalDiskStorage:
     def replace_many(self, changes: Sequence[Replacement]) -> list[Version | RelanceError]:
         outcomes: dict[int, Version | RelanceError] = {}
         bodies = [each.body for each in changes]
+        first = changes[0].key if changes else ""
         by_lock: dict[str, list[int]] = {}
         for number, change in enumerate(changes):
             by_lock.setdefault(self._lock_of(change.key), []).append(number)
         try:
             # The content lasts before a name leads to it: a marker must never come back empty.
-            with self._translated("replace_many"), self._temporary.written(bodies) as written:
+            with self._translated(first), self._temporary.written(bodies) as written:
                 with HeldOpen() as replaced:
                     for lock, numbers in by_lock.items():
                         with self._locked(lock):
@@ -241,7 +242,7 @@ class LocalDiskStorage:
             except GONE:
                 continue
             except OSError as cause:
-                raise self._error_for(prefix, cause) from cause
+                raise self._error_for(prefix or files[0], cause) from cause
 
     def delete_below(
         self, prefix: str, *, before_batch: Callable[[], None], largest_batch: int
@@ -263,12 +264,12 @@ class LocalDiskStorage:
     ) -> Iterator[Sequence[str]]:
         for prefix in claims:
             check_key(check_prefix(prefix))
-        with self._translated("trash"):
+        with self._translated(f"{OWN_DIRECTORY}/trash"):
             yield from self._trash.remove(claims, still_owned)
         self._ballast.keep()
 
     def recover_trash(self, may_delete: Callable[[str, str], bool]) -> TrashReport:
-        with self._translated("trash"):
+        with self._translated(f"{OWN_DIRECTORY}/trash"):
             return self._trash.recover(may_delete)
 
     def keep_ballast(self) -> None:
@@ -463,7 +464,7 @@ class LocalDiskStorage:
             raise self._error_for(key, cause) from cause
 
     def _error_for(self, key: str, cause: OSError) -> RelanceError:
-        where = f"{key!r} in {self.name}"
+        where = f"{key!r} in {self.name}" if key else self.name
         error: RelanceError = error_for_number(cause, where=where) or InternalError(
             f"{where}: {cause.strerror or cause}"
         )

@@ -26,6 +26,7 @@ from tests.support.calls import (
 from tests.support.codes import INVALID_TABLE_STATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND, TABLE_EXISTS
 from tests.support.internals import manifest_of
 from tests.support.lakes import Lake
+from tests.support.modes import V1
 from tests.support.roots import refused
 
 from relance import DirectoryNamespace
@@ -280,3 +281,15 @@ def test_cascade_works_on_an_object_store(any_lake: Lake) -> None:
     assert_whole(any_lake.open(), "a/b/t", 1)
     with refused(INVALID_TABLE_STATE):
         catalog.purge_table(["a", "b", "t"], force=True)
+
+
+def test_namespace_whose_name_a_v1_client_has_freed_again_can_be_undropped(compatible: Lake) -> None:
+    catalog = compatible.open()
+    spaces(catalog, "x")
+    make(catalog, "x/t", 1)
+    catalog.drop_namespace({"id": ["x"], "behavior": "Cascade"})
+    make(catalog, "x", 2)
+    drop(compatible.open(V1), "x")  # the row of its home directory stays at the id
+    compatible.open().undrop_namespace(["x"])
+    assert_whole(compatible.open(), "x/t", 1)
+    assert [each.id for each in compatible.open().list_dropped_tables()] == [("x",)]

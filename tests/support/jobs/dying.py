@@ -77,7 +77,7 @@ def die() -> NoReturn:
 def die_in(name: str, place: Place) -> None:
     """Have a process do all tasks of a job and die before the commit."""
     command = [sys.executable, "-m", "tests.support.jobs.dying", name, json.dumps(place.properties)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 

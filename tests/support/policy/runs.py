@@ -77,6 +77,23 @@ def night(tables: int = 40, *, failures: bool = True) -> RunRecord:
     return a_run(actions, [*changes, *dropped], state=state)
 
 
+def crowded() -> RunRecord:
+    """Return a run over 2,000 tables in which 50 tables with very long names failed, some of them twice."""
+    run = night(2000, failures=False)
+    prefix = ("analytics_department_emea", "a_very_long_namespace_name_that_somebody_generated_" + "x" * 30)
+    names = [(*prefix, f"table_with_a_name_of_many_words_{'and_more_words_' * 8}{at:04}") for at in range(50)]
+    failed = []
+    for at, name in enumerate(names):
+        address = f"https://bucket/{'/'.join(name)}/_versions/{at}.manifest"
+        error = f"Generic S3 error: Error performing GET {address} after 10 retries: connection reset by peer"
+        failed.append(_action("compact", name, None, error=error, seconds=44 + at))
+        if at % 10 == 0:
+            error = "cannot read the manifest of version 7:\nunexpected end of file"
+            failed.append(_action("clean_up", name, None, error=error, seconds=1))
+    changes = [_change(name, at * 3) for at, name in enumerate(names)]
+    return a_run([*run.actions, *failed], [*changes, *run.changes], state=RunState.FAILED)
+
+
 def dry(record: RunRecord, state: RunState = RunState.PLANNED, message: str = "") -> RunRecord:
     """Return the dry run that went before a run, or the same refused."""
     planned = tuple(

@@ -98,9 +98,12 @@ class Change:
     def is_empty(self) -> bool:
         return not self.removed and not self.added
 
-    def plus(self, other: Change) -> Change:
-        """Return this change with the rows of another one."""
-        return replace(self, removed=(*self.removed, *other.removed), added=(*self.added, *other.added))
+    def plus(self, *others: Change) -> Change:
+        """Return this change with the rows of others; of two rows of one id the later one counts."""
+        changes = (self, *others)
+        removed = dict.fromkeys(object_id for change in changes for object_id in change.removed)
+        added = {row.object_id: row for change in changes for row in change.added}
+        return replace(self, removed=tuple(removed), added=tuple(added.values()))
 
 
 NO_CHANGE = Change()

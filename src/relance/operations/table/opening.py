@@ -32,7 +32,7 @@ def reading(
         TableNotFoundError, TableVersionNotFoundError, TableBranchNotFoundError
     """
     target = open_for_reading(context, parts, version=version, branch=branch)
-    with lance_errors(f"table id '{target.found.table_id}'", target.options):
+    with target.noticing_removal(), lance_errors(f"table id '{target.found.table_id}'", target.options):
         yield target.dataset
 
 
@@ -49,7 +49,7 @@ def changing(
         ConcurrentModificationError: the table was dropped or renamed while it was changed.
     """
     target = open_for_writing(context, parts, version=version, branch=branch)
-    with lance_errors(f"table id '{target.found.table_id}'", target.options):
+    with target.noticing_removal(), lance_errors(f"table id '{target.found.table_id}'", target.options):
         yield target.dataset
     after_write(context, target.found, branch)
 

@@ -55,7 +55,7 @@ def scan(context: Context, parts: Sequence[str], chosen: Selection) -> pa.Record
     check_expressions([chosen.where])
     found = find_table(context, table_id_of(context, parts))
     dataset = open_dataset(context, found, version=chosen.version, tag=chosen.tag, branch=chosen.branch)
-    target = Target(found, chosen.branch, dataset, context.lance_options())
+    target = Target(found, chosen.branch, dataset, context.lance_options(), context)
     with target.errors():
         reader = dataset.scanner(
             columns=None if chosen.columns is None else list(chosen.columns),

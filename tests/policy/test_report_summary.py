@@ -12,15 +12,17 @@ from relance.jobs.base import Effect, Estimate
 from relance.jobs.facts import TableFacts, TableState
 from relance.policy.actions import Action
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
-from relance.policy.report import lines_of, name_of, summary
-from relance.policy.report.run_summary import kind_name
-from relance.policy.report.selection import (
+from relance.policy.report import (
     TOP,
     bytes_by_table,
     deleted_ratios,
     freed_by_kind,
+    kind_name,
+    lines_of,
+    name_of,
     pending_purges,
     slowest_tables,
+    summary,
     unreadable_tables,
     versions_by_table,
 )
@@ -174,9 +176,9 @@ def test_kinds_that_freed_nothing_are_omitted() -> None:
 
 def test_time_of_a_table_sums_all_its_actions() -> None:
     bars = slowest_tables(RUN).bars
-    assert [(bar.label, bar.before, bar.note) for bar in bars[:2]] == [
-        ("a", 6.0, "2 actions"),
-        ("b", 3.0, "1 action"),
+    assert [(bar.label, bar.before, bar.count) for bar in bars[:2]] == [
+        ("a", 6.0, 2),
+        ("b", 3.0, 1),
     ]
 
 

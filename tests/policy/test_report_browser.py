@@ -4,55 +4,56 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.browser import Tab, browser
-from tests.support.policy.runs import every_run, night
+from tests.support.policy.runs import crowded, every_run, night
 from tests.support.services import required
 
 from relance.policy.records import RunRecord
-from relance.policy.report import to_html
-from relance.policy.report.selection import (
+from relance.policy.report import (
+    TOP,
     bytes_by_table,
     deleted_ratios,
     freed_by_kind,
     pending_purges,
     slowest_tables,
+    to_html,
     versions_by_table,
 )
 
-DESKTOP, PHONE, PAPER = 1280, 390, 688
+DESKTOP, PHONE, PAPER = 1280, 360, 688
 """Pixels; paper is A4 within its margins."""
 LETTER_HEIGHT = 940
 """Pixels of US Letter within its margins; A4 is higher."""
 
-RUNS = {**every_run(), "many": night(10_000)}
+RUNS = {**every_run(), "many": night(10_000), "crowded": crowded()}
 
 PLOTS = """[...document.querySelectorAll('figure')].map(figure => {
-  const svg = figure.querySelector('svg.plot');
-  if (!svg) return {key: figure.id, said: figure.innerText, height: figure.offsetHeight};
-  const frame = svg.getBoundingClientRect();
+  const table = figure.querySelector('table.plot');
+  if (!table) return {key: figure.id, said: figure.innerText, height: figure.offsetHeight};
   const box = each => { const b = each.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; };
+  const all = (inside, selector) => [...inside.querySelectorAll(selector)];
+  const text = each => {
+    const range = document.createRange(); range.selectNodeContents(each); return box(range);
+  };
   return {
-    key: figure.id, height: figure.offsetHeight, frame: box(svg),
-    lines: svg.querySelectorAll('g.line').length,
-    marks: [...svg.querySelectorAll('rect, circle')].map(box),
-    tracks: [...svg.querySelectorAll('line')].map(box),
-    texts: [...svg.querySelectorAll('text.value, text.tick')].map(box),
-    names: [...svg.querySelectorAll('text.name')].map(box),
+    key: figure.id, height: figure.offsetHeight, frame: box(table),
+    axis: box(table.querySelector('.axis')),
+    ticks: all(table, '.axis text').filter(each => each.checkVisibility()).map(box),
+    rows: all(table, 'tbody tr').map(row => ({
+      frame: box(row), name: box(row.querySelector('.name')), drawing: box(row.querySelector('.drawing')),
+      marks: all(row, 'circle').map(box), lines: all(row, 'line').map(box),
+      figures: all(row, 'td.figure').map(text),
+    })),
   };
 })"""
 
-LINES = """[...document.querySelectorAll('svg.plot g.line')].map(line =>
-  [...line.querySelectorAll('text.value, rect, circle')].map(each => {
-    const b = each.getBoundingClientRect(); return [b.left, b.right];
-  })
-)"""
-
 OVERFLOWING = """[...document.querySelectorAll('body *')].filter(each =>
-  !each.closest('svg g') && !each.closest('thead') && each.getBoundingClientRect().right > innerWidth + 0.5
+  !each.closest('svg') && !each.closest('thead') && each.getBoundingClientRect().right > innerWidth + 0.5
 ).map(each => each.tagName + ' ' + each.className + ': ' + each.textContent.slice(0, 60))"""
 
 
@@ -108,7 +109,8 @@ def test_plots_fit_their_frames_and_the_page_fits_the_window(
     # The page's policy let its style sheet in.
     assert tab.evaluate("getComputedStyle(document.querySelector('.tiles')).display") == "grid"
     plots: list[dict[str, Any]] = tab.evaluate(PLOTS)
-    assert {each["key"]: len(each.get("marks", [])) for each in plots} == expected_marks(RUNS[name])
+    marks = {each["key"]: sum(len(row["marks"]) for row in each.get("rows", [])) for each in plots}
+    assert marks == expected_marks(RUNS[name])
     for plot in plots:
         if "frame" in plot:
             check_plot(plot)
@@ -117,26 +119,27 @@ def test_plots_fit_their_frames_and_the_page_fits_the_window(
 
 
 def check_plot(plot: dict[str, Any]) -> None:
-    left, top, right, bottom = frame = plot["frame"]
-    assert right - left > 250
-    assert bottom - top > 40
-    for mark in plot["marks"]:
-        assert mark[2] - mark[0] >= 0.9, (plot["key"], mark)
-        assert mark[3] - mark[1] >= 5, (plot["key"], mark)
-    for box in [*plot["marks"], *plot["tracks"], *plot["texts"]]:
-        assert is_inside(box, frame), (plot["key"], box, frame)
-    assert len(plot["names"]) == plot["lines"]
-    for box in plot["names"]:
-        # A name of very wide letters is cut off by its frame; it never leaves it at the left, top or bottom.
-        assert is_inside([box[0], box[1], min(box[2], right), box[3]], frame), (plot["key"], box)
-
-
-def test_figures_and_marks_do_not_overlap(tab: Tab, pages: dict[str, Path]) -> None:
-    tab.open(pages["night"], width=PHONE)
-    rows: list[list[list[float]]] = tab.evaluate(LINES)
-    assert len(rows) > 60
-    for *marks, figures in rows:
-        assert all(right <= figures[0] for _, right in marks), (marks, figures)
+    frame, rows, axis = plot["frame"], plot["rows"], plot["axis"]
+    assert frame[2] - frame[0] > 250
+    for row in rows:
+        assert is_inside(row["frame"], frame)
+        drawing = row["drawing"]
+        # All drawings of a plot stand under one axis, which is wide enough to compare them.
+        assert (drawing[0], drawing[2]) == (axis[0], axis[2])
+        assert drawing[2] - drawing[0] > 90
+        for mark in row["marks"]:
+            assert min(mark[2] - mark[0], mark[3] - mark[1]) >= 7.9
+        for box in [*row["marks"], *row["lines"]]:
+            assert is_inside(box, drawing), (plot["key"], box, drawing)
+        assert row["name"][3] <= drawing[1] + 1
+        boxes = [drawing, *row["figures"]]
+        for box in row["figures"]:
+            assert is_inside(box, row["frame"]), (plot["key"], box, row["frame"])
+        assert all(left[2] <= right[0] for left, right in pairwise(boxes)), (plot["key"], boxes)
+    for tick in plot["ticks"]:
+        assert is_inside(tick, axis), (plot["key"], tick, axis)
+    ticks = sorted(plot["ticks"])
+    assert all(left[2] <= right[0] for left, right in pairwise(ticks)), (plot["key"], ticks)
 
 
 def test_hostile_names_add_no_elements_to_the_page(tab: Tab, pages: dict[str, Path]) -> None:
@@ -162,7 +165,7 @@ def test_page_follows_the_dark_or_light_preference(tab: Tab, pages: dict[str, Pa
     assert tab.evaluate(paper) == "rgb(18, 24, 31)"
 
 
-@pytest.mark.parametrize("name", ["night", "dry_run", "hostile", "many"])
+@pytest.mark.parametrize("name", ["night", "dry_run", "hostile", "many", "crowded"])
 def test_printed_plots_fit_a_sheet_and_are_light(tab: Tab, pages: dict[str, Path], name: str) -> None:
     tab.open(pages[name], width=PAPER, media="print", dark=True)
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -173,6 +176,15 @@ def test_printed_plots_fit_a_sheet_and_are_light(tab: Tab, pages: dict[str, Path
             check_plot(plot)
     inside = "[...document.querySelectorAll('figure, tr')].map(each => getComputedStyle(each).breakInside)"
     assert set(tab.evaluate(inside)) == {"avoid"}
+
+
+def test_folded_failures_are_printed(tab: Tab, pages: dict[str, Path]) -> None:
+    seen = "[...document.querySelectorAll('.failures dt')].filter(each => each.checkVisibility()).length"
+    tab.open(pages["crowded"], width=PHONE)
+    assert tab.evaluate(seen) == TOP
+    tab.open(pages["crowded"], width=PAPER, media="print")
+    assert tab.evaluate(seen) == 50
+    assert tab.evaluate("document.querySelector('.failures').innerText").count("and_more_words_0000") >= 1
 
 
 def test_page_can_be_printed_as_pdf(tab: Tab, pages: dict[str, Path]) -> None:
