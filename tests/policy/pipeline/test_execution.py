@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from lance_namespace import ListTablesRequest
 from tests.support.internals import context_of
 from tests.support.jobs.lakes import DAY, ClockBehind, age
 from tests.support.modes import COMPATIBILITY, V1
+from tests.support.patches import original, substitute
 from tests.support.policy.lakes import OLD_ROWS, POLICY, ROWS, PolicyLake, outcomes, the_policy
 from tests.support.policy.policies import KINDS
 from tests.support.roots import ipc
@@ -322,3 +324,25 @@ def test_planned_ages_hold_where_the_clock_is_behind(lake: PolicyLake) -> None:
     for step in made.steps:
         found = step.step(made.run, expected=True).plan(behind)
         assert (found and found.estimate) == step.planned
+
+
+def test_dropped_tables_of_a_run_are_purged_as_one_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = PolicyLake(str(tmp_path / "lake"), mode=V1)
+    for number in range(6):
+        lake.make(f"t{number}")
+        lake.drop_long_ago(f"t{number}")
+    sizes: list[int] = []
+    purge_ready = original("purge_job.purge")
+
+    def purge(context: Any, ready: Any, options: Any) -> Any:
+        sizes.append(len(ready))
+        return purge_ready(context, ready, options)
+
+    substitute(monkeypatch, "purge_job.purge", purge)
+    record = run_policy(lake.catalog, the_policy("[defaults]\npurge = true\n"))
+    assert record.state is RunState.DONE
+    assert {each.outcome for each in record.actions} == {Outcome.DONE}
+    assert sizes == [6]
+    assert lake.catalog.list_dropped_tables() == []
