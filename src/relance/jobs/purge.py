@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Self
 
-from relance.errors import InvalidInputError
+from relance.errors import InvalidInputError, InvalidTableStateError, TableNotFoundError
 from relance.jobs.base import (
     Effect,
     Estimate,
@@ -79,9 +79,13 @@ class PurgeDropped(Job):
     def plan(self, context: Context, table: Name, expect: Expected | None = None) -> PurgePlan | None:
         from relance.jobs.plans.expired_drops import is_gone, plan_purge
 
-        if expect is not None and is_gone(self, context, table, expect):
-            return None
-        return plan_purge(self, context, table)
+        try:
+            return plan_purge(self, context, table)
+        except (TableNotFoundError, InvalidTableStateError):
+            # A drop that is gone already needs no purge; one that was undropped is none any more.
+            if expect is not None and is_gone(self, context, table, expect):
+                return None
+            raise
 
     @classmethod
     def run_batch(cls, context: Context, steps: Sequence[Step]) -> Iterator[Mapping[int, Outcome]]:
