@@ -91,6 +91,24 @@ def test_problem_names_file_line_and_key(text: str, complaint: str) -> None:
     assert any(each.startswith(f"policy.toml:{complaint.rstrip()}") for each in found), found
 
 
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("ts < now() - interval '90 days'", 'time_column = "ts", older_than = "90d"'),
+        ("`ts` < NOW() - INTERVAL '1 week'", 'time_column = "ts", older_than = "1w"'),
+        ("ts < now() - interval '3 months'", None),
+        ("ts < now() - interval '90 days' and n > 1", None),
+    ],
+)
+def test_interval_that_is_an_age_gets_a_hint(written: str, hint: str | None) -> None:
+    text = f'{RULE}[rules.delete_rows]\ntime_column = "ts"\ndelete_where = "{written}"\n'
+    found = parse_policy(text, file="policy.toml")
+    told = f"policy.toml:4: rules[0].delete_rows: means the same as delete_rows = {{ {hint} }}"
+    assert found.hints == (() if hint is None else (told,))
+    simple = f"{RULE}delete_rows = {{ {hint} }}\n"
+    assert hint is None or parse_policy(simple, file="policy.toml").hints == ()
+
+
 def test_all_problems_are_reported_in_file_order() -> None:
     text = f"{RULE}drop_ttl = 1\n{RULE}purge = 1\n[limits]\nmax_tables = -1\n"
     assert [each.split(":")[1] for each in problems(text)] == ["4", "6", "8", "10"]

@@ -154,7 +154,7 @@ def check(state: State, file: str | None) -> Answer:
     ]
     grid = Grid(["LINE", "RULE", "TABLES", "SETS"], rows, frozenset({"LINE"}))
     limits = {name: value for name, value in found.limits.model_dump().items() if value is not None}
-    text = [f"{found.file} is valid: {plural(len(rules), 'rule')}"]
+    text = [*found.hints, f"{found.file} is valid: {plural(len(rules), 'rule')}"]
     return Answer({"file": found.file, "problems": [], "rules": rules, "limits": limits}, [grid, *text])
 
 

@@ -264,6 +264,10 @@ class Job(BaseModel, metaclass=_JobType):
             SettingError: it cannot be used.
         """
 
+    def simpler(self) -> str:
+        """Return how a rule could say the same more simply; empty if it cannot."""
+        return ""
+
     def check_tables(self, named: Sequence[Name]) -> None:
         """Check that the tables that are named go with the settings.
 

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from relance.errors import InvalidInputError
 from relance.jobs.base import Effect, Estimate, Expected, Job, Name, Verdict, setting
-from relance.jobs.predicates import check_predicate, older_rows, pin_time
+from relance.jobs.predicates import age_of, check_predicate, older_rows, pin_time
 from relance.jobs.settings import Duration, SettingError, Text, duration_text
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ class DeleteRows(Job):
             check_predicate(self.predicate, None if self.older_than is not None else self.time_column)
         except InvalidInputError as error:
             raise SettingError(error.detail, key=key) from None
+
+    def simpler(self) -> str:
+        found = age_of(self.predicate or "")
+        if found is None or self.older_than is not None or found[0] != self.time_column:
+            return ""
+        return f'time_column = "{found[0]}", older_than = "{found[1]}"'
 
     @property
     def predicate(self) -> str | None:

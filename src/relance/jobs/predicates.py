@@ -31,6 +31,11 @@ _QUOTES = {"'", '"', "`"}
 _DATES = {"current_date", "today"}
 _UNSTEADY = {"random", "uuid"}
 _AMOUNT = re.compile(r"\s*([0-9]{1,9})\s*([a-z]+)\s*", re.ASCII)
+_AGE = re.compile(
+    r"(?P<column>\w+|`[^`]+`)\s*<\s*now\(\)\s*-\s*interval\s+"
+    r"'\s*(?P<number>[0-9]{1,9})\s*(?P<unit>second|minute|hour|day|week)s?\s*'",
+    re.ASCII | re.IGNORECASE,
+)
 _UNITS = {
     "second": timedelta(seconds=1),
     "minute": timedelta(minutes=1),
@@ -117,6 +122,15 @@ def older_rows(column: str, now: datetime, span: timedelta) -> str:
     except OverflowError:
         raise InvalidInputError("older_than is out of range") from None
     return f"`{column.replace('`', '``')}` < {_instant(moment)}"
+
+
+def age_of(predicate: str) -> tuple[str, str] | None:
+    """Return the column and the duration of a predicate such as `ts < now() - interval '90 days'`."""
+    found = _AGE.fullmatch(predicate.strip())
+    if found is None:
+        return None
+    column = found["column"].removeprefix("`").removesuffix("`")
+    return column, f"{found['number']}{found['unit'][0].lower()}"
 
 
 def _instant(moment: datetime) -> str:

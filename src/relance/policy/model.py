@@ -104,3 +104,5 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     """In the order of the file; that of `[defaults]`, if there is one, is the first."""
     limits: Limits = field(default_factory=Limits)
+    hints: tuple[str, ...] = ()
+    """What could be said more simply, with file, line and key."""

@@ -71,7 +71,7 @@ def parse_policy(text: str | bytes, *, file: str) -> Policy:
     limits = _limits(complaints, document.get("limits"))
     rules = _rules(complaints, document)
     complaints.settle()
-    return Policy(file, tuple(rules), limits)
+    return Policy(file, tuple(rules), limits, tuple(complaints.hints))
 
 
 def _decoded(text: str | bytes, file: str) -> str:
@@ -264,6 +264,8 @@ def _job(complaints: Complaints, path: KeyPath, kind: type[Job], found: object) 
             job.check_rule()
         except SettingError as error:
             complaints.add((*path, error.key) if error.key else path, error.message)
+        if simpler := job.simpler():
+            complaints.hint(path, f"means the same as {kind.kind} = {{ {simpler} }}")
     return job
 
 

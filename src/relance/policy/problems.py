@@ -51,6 +51,7 @@ class Complaints:
         self._file = file
         self._places = places
         self._problems: list[Problem] = []
+        self.hints: list[str] = []
 
     def add(self, path: KeyPath, message: str) -> None:
         """Note a complaint.
@@ -61,6 +62,10 @@ class Complaints:
         self._problems.append(Problem(self._file, self.line_of(path), shown_path(path), message))
         if len(self._problems) >= MAX_PROBLEMS:
             self.settle()
+
+    def hint(self, path: KeyPath, message: str) -> None:
+        """Note what is right and could be said more simply."""
+        self.hints.append(str(Problem(self._file, self.line_of(path), shown_path(path), message)))
 
     def line_of(self, path: KeyPath) -> int:
         return self._places.line_of(path)
