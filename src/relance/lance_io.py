@@ -389,7 +389,7 @@ class PylanceTables:
         if version and base is None:
             raise ConcurrentModificationError(f"another client removed table '{directory}'; retry")
         try:
-            with lance_errors(f"table at '{directory}'", options):
+            with _writing(directory, options):
                 transaction = write_fragments(
                     data,
                     location if base is None else base,
@@ -400,10 +400,6 @@ class PylanceTables:
         except RelanceError as cause:
             if not version and _TAKEN.search(cause.detail):
                 raise VersionTakenError(cause.detail) from cause
-            if _REMOVED.search(cause.detail):
-                raise ConcurrentModificationError(
-                    f"another client removed files of '{directory}' while data was being written; retry"
-                ) from cause
             raise
         _share(location)
         names = (file.path for fragment in transaction.operation.fragments for file in fragment.files)
@@ -437,9 +433,8 @@ class PylanceTables:
     ) -> None:
         updates = lance.LanceOperation.UpdateMap(dict(properties), replace=True)
         operation = lance.LanceOperation.UpdateConfig(table_metadata_updates=updates)
-        where = f"table at '{directory}'"
         try:
-            with lance_errors(where, options):
+            with _writing(directory, options):
                 dataset = open_at(self._location(directory), options, directory)
                 # Other writers' versions in between do no harm: Lance puts this one after them.
                 lance.LanceDataset.commit(
@@ -474,11 +469,10 @@ class PylanceTables:
         stable_row_ids: bool | None,
         base: lance.LanceDataset | None = None,
     ) -> None:
-        where = f"table at '{directory}'"
         if base is not None and int(base.version) != transaction.read_version:
             base = None
         try:
-            with lance_errors(where, options):
+            with _writing(directory, options):
                 dataset = lance.LanceDataset.commit(
                     self._location(directory) if base is None else base,
                     transaction,
@@ -498,7 +492,7 @@ class PylanceTables:
             raise
         _share(str(dataset.uri))
         if int(dataset.version) != transaction.read_version + 1:
-            raise OutcomeUnknownError(f"{where}: committed as version {dataset.version}")
+            raise OutcomeUnknownError(f"table at '{directory}': committed as version {dataset.version}")
 
     def _is_beaten(self, directory: str, transaction: lance.Transaction, failure: RelanceError) -> bool:
         """Tell whether a commit failed because other versions replaced the one that it read.
@@ -538,6 +532,24 @@ class PylanceTables:
     def discard(self, staged: StagedData) -> None:
         with suppress(RelanceError):  # what failed first is what the caller is told
             self._storage.delete_many(staged.files)
+
+
+@contextmanager
+def _writing(directory: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Turn what pylance raises while it writes to a table into our errors.
+
+    Raises:
+        ConcurrentModificationError: the directory is being emptied.
+    """
+    try:
+        with lance_errors(f"table at '{directory}'", options):
+            yield
+    except RelanceError as cause:
+        if not _REMOVED.search(cause.detail):
+            raise
+        raise ConcurrentModificationError(
+            f"another client removed files of '{directory}' while data was being written; retry"
+        ) from cause
 
 
 def _share(location: str) -> None:

@@ -75,3 +75,16 @@ def test_declaring_in_a_namespace_fails_if_that_was_deleted_just_before_the_comm
         catalog.declare_table({"id": ["n0", "t"]})
     catalog.create_namespace({"id": ["n0"]})
     assert catalog.list_tables({"id": ["n0"]}).tables == []
+
+
+def test_declaring_in_a_batch_fails_if_the_namespace_was_deleted_just_before_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = DirectoryNamespace(root=str(tmp_path), table_version_management="true")
+    for number in range(300):
+        catalog.create_namespace({"id": [f"n{number}"]})
+    _once_before_commit(monkeypatch, lambda: _foreign(tmp_path).delete("object_id = 'n0'"))
+    with pytest.raises(NamespaceNotFoundError):
+        catalog.batch_commit_tables({"operations": [{"declare_table": {"id": ["n0", "t"]}}]})
+    catalog.create_namespace({"id": ["n0"]})
+    assert catalog.list_tables({"id": ["n0"]}).tables == []

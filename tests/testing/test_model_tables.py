@@ -264,24 +264,39 @@ def test_one_of_several_racing_first_commits_wins(
     assert lance_tables.committed_version(DIRECTORY, won, after=0) == 1
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "LanceError(IO): failed to shutdown local writer for t.lance/data/1.lance: LanceError(IO): failed to "
-        "persist temp file to t.lance/data/1.lance",
-        'LanceError(IO): No such file or directory (os error 2) at path "t.lance/data/.tmp1VrCI0"',
-    ],
-)
-def test_staging_into_a_directory_that_is_being_emptied_is_a_conflict(
-    tmp_path: Path, storage: ObjectStorage, text: str
+EMPTIED = [
+    "LanceError(IO): failed to shutdown local writer for t.lance/data/1.lance: LanceError(IO): failed to "
+    "persist temp file to t.lance/data/1.lance",
+    'LanceError(IO): No such file or directory (os error 2) at path "t.lance/data/.tmp1VrCI0"',
+]
+"""What Lance raises when it writes into a directory that another client is removing."""
+
+
+@pytest.mark.parametrize("text", EMPTIED)
+@pytest.mark.parametrize("step", ["stage", "commit", "restore", "set_properties"])
+def test_writing_into_a_directory_that_is_being_emptied_is_a_conflict(
+    tmp_path: Path, storage: ObjectStorage, text: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pylance = PylanceTables(storage, lambda directory: f"{tmp_path}/{directory}", OPTIONS)
+    token, minute, data = new_nonce(), timedelta(minutes=1), pa.table({"x": [1]})
+    staged = pylance.stage(DIRECTORY, data, token=token, version=0, options=OPTIONS)
+    pylance.commit(DIRECTORY, staged, version=1, timeout=minute, options=OPTIONS)
+    over = pylance.stage(DIRECTORY, data, token=token, version=1, options=OPTIONS)
 
     def write(*_: object, **__: object) -> Any:
         raise OSError(text)
 
+    monkeypatch.setattr(lance.LanceDataset, "commit", write)
+    steps: dict[str, Callable[[], object]] = {
+        "stage": lambda: pylance.stage(DIRECTORY, data, token=token, version=1, options=OPTIONS),
+        "commit": lambda: pylance.commit(DIRECTORY, over, version=2, timeout=minute, options=OPTIONS),
+        "restore": lambda: pylance.restore(DIRECTORY, 1, token=token, timeout=minute),
+        "set_properties": lambda: pylance.set_properties(
+            DIRECTORY, {"a": "b"}, token=token, timeout=minute, options=OPTIONS
+        ),
+    }
     with (
         substituted("tables.write_fragments", write),
         pytest.raises(ConcurrentModificationError, match="removed files of"),
     ):
-        pylance.stage(DIRECTORY, pa.table({"x": [1]}), token=new_nonce(), version=0, options=OPTIONS)
+        steps[step]()

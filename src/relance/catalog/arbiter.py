@@ -64,6 +64,11 @@ NO_VERSION = Version("")
 """Of an arbiter in a row, which is swapped by its nonce."""
 
 
+def too_busy(table_id: object) -> ConcurrentModificationError:
+    """Return the error for a table that other clients keep changing."""
+    return ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
+
+
 class SwapLostError(ConcurrentModificationError):
     """Another client changed the arbiter first; nothing was written."""
 
@@ -368,6 +373,16 @@ def settle(context: Context, snapshot: NameSnapshot) -> bool:
     except SwapLostError:
         pass
     return False
+
+
+def refuse_purging(context: Context, home: NameSnapshot) -> None:
+    """Check that no purge has claimed a name; one that did may still give it back.
+
+    Raises:
+        ConcurrentModificationError: one did.
+    """
+    if home.situation is Situation.PURGING and home.marked is not None:
+        raise busy(context, home.name, home.marked)
 
 
 def row_claim(control: Control) -> Marked:

@@ -18,11 +18,9 @@ from relance.catalog.arbiter import (
     Claim,
     HomeState,
     Lease,
-    NameTakenError,
     SwapLostError,
     after_effect,
     begin_lease,
-    busy,
     control_of,
     delete_mark,
     end_create,
@@ -31,14 +29,16 @@ from relance.catalog.arbiter import (
     home_state,
     is_same,
     move_row,
+    refuse_purging,
     row_at,
     settle,
     swap_file,
     swap_row,
     sync,
+    too_busy,
 )
 from relance.catalog.context import Context
-from relance.catalog.drop import drop_home
+from relance.catalog.drop import publish
 from relance.catalog.layout import (
     Bodies,
     NameSnapshot,
@@ -140,7 +140,7 @@ def create(context: Context, new: NewTable, mode: CreateMode, snapshot: Snapshot
         if created is not None:
             return created
         snapshot = None
-    raise _too_busy(new.table_id)
+    raise too_busy(new.table_id)
 
 
 def _create_once(
@@ -255,8 +255,7 @@ def place_to_write(context: Context, table_id: TableId) -> tuple[str | None, str
         generation = place.generation
         return (None, None) if generation is None else (generation.directory, generation.control.nonce)
     home = place.home
-    if home.situation is Situation.PURGING and home.marked is not None:
-        raise busy(context, home.name, home.marked)
+    refuse_purging(context, home)
     if home.is_live and home.deregistered:
         raise already_exists(context, home)
     refuse_occupied(context, table_id)
@@ -313,13 +312,8 @@ def _settle_home(context: Context, home: NameSnapshot) -> bool:
     Raises:
         ConcurrentModificationError: a purge is under way.
     """
-    if home.marked is not None and home.marked.state is State.PURGING:
-        raise busy(context, home.name, home.marked)
+    refuse_purging(context, home)
     return (state_of(home.marked) is State.REVIVING and not home.is_live) or settle(context, home)
-
-
-def _too_busy(table_id: TableId) -> ConcurrentModificationError:
-    return ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
 
 
 # In the home directory.
@@ -457,7 +451,7 @@ def commit_next(
             if not may_go_on():
                 context.tables.discard(staged)
                 return None
-        raise _too_busy(new.table_id)
+        raise too_busy(new.table_id)
 
 
 def _write_properties(
@@ -475,18 +469,8 @@ def _write_properties(
 
 
 def _publish(context: Context, place: _Place, name: str, properties: dict[str, str]) -> dict[str, str]:
-    """Have the manifest show a table in its home directory, and return its properties.
-
-    Raises:
-        NameTakenError: another object got the name meanwhile; the table was dropped again.
-    """
     state = HomeState(visible=True, hidden=False)
-    try:
-        shown = sync(context, name, place.snapshot, state, properties=properties or None)
-    except NameTakenError:
-        with suppress(RelanceError):  # another client did so
-            drop_home(context, name, None)
-        raise
+    shown = publish(context, name, place.snapshot, state, properties or None)
     return dict(properties) if context.manifest is None else shown
 
 
@@ -662,7 +646,7 @@ def _overwrite_home(context: Context, place: _Place, home: NameSnapshot, new: Ne
         context,
         staged,
         lambda: swap_file(context, name, writing(marked, token, context.timing), over=marked),
-        lambda claim: _withdraw(context, name, claim),
+        lambda claim: withdraw(context, name, claim),
         lambda: _end_overwrite(context, home, token),
     )
     with held if guarded else nullcontext() as claim:
@@ -681,7 +665,7 @@ def _overwrite_home(context: Context, place: _Place, home: NameSnapshot, new: Ne
     with after_effect(name, "was written"):
         _write_properties(context, new, home.directory, new.properties, lease)
         if claim is not None:
-            _withdraw(context, name, claim)
+            withdraw(context, name, claim)
         if new.properties and context.manifest is None:
             properties = dict(new.properties)
         elif new.properties:
@@ -705,10 +689,15 @@ def _end_overwrite(context: Context, home: NameSnapshot, token: str) -> None:
     if tables.committed_version(directory, [token], after=home.version) is None and head is not None:
         timeout = context.timing.commit_timeout
         tables.restore(directory, head.version, token=new_nonce(), timeout=timeout)
-    _withdraw(context, home.name, claim)
+    withdraw(context, home.name, claim)
 
 
-def _withdraw(context: Context, name: str, claim: Marked) -> None:
+def withdraw(context: Context, name: str, claim: Marked) -> None:
+    """End the claim of an overwrite.
+
+    Raises:
+        SwapLostError: another client overruled it.
+    """
     control = claim.control
     done = cleared(undid=control.undid, fence=control.fence, after=control.after)
     swap_file(context, name, done, over=claim)
@@ -879,7 +868,7 @@ def declare(
         directory = _declare_once(context, table_id, properties, check_location)
         if directory is not None:
             return directory
-    raise _too_busy(table_id)
+    raise too_busy(table_id)
 
 
 def _declare_once(
@@ -960,8 +949,7 @@ def _declare_over_tombstone(context: Context, home: NameSnapshot) -> str:
         TableAlreadyExistsError: the table was dropped, or purged a short while ago.
     """
     marked, name = home.marked, home.name
-    if marked is not None and marked.state is State.PURGING:
-        raise busy(context, name, marked)
+    refuse_purging(context, home)
     if marked is None or not is_purged(marked):
         raise already_exists(context, home)
     before = marked.control.before

@@ -19,17 +19,19 @@ from relance.catalog.arbiter import (
     control_of,
     delete_mark,
     end_row_create,
-    home_rows,
+    home_row,
     is_same,
     move_row,
     other_owner,
     put_mark,
+    refuse_purging,
     row_claim,
     same_row,
     settle,
     swap_file,
     swap_row,
     sync,
+    too_busy,
 )
 from relance.catalog.context import Context
 from relance.catalog.copying import show_copy
@@ -37,7 +39,7 @@ from relance.catalog.layout import (
     Bodies,
     NameSnapshot,
     inspect_name,
-    list_manifests,
+    newest_manifest,
     read_control,
     read_mark,
 )
@@ -166,15 +168,14 @@ def drop_home(
         if dropped is not None:
             return dropped
         snapshot = None
-    raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
+    raise too_busy(name)
 
 
 def _drop_home_once(
     context: Context, name: str, ttl: timedelta | None, snapshot: Snapshot | None
 ) -> Dropped | None:
     """Do it once; None means that another client came first, and nothing was changed."""
-    rows = [] if snapshot is None else home_rows(snapshot, name)
-    row = rows[0] if rows else None
+    row = home_row(snapshot, name)
     refuse_protected(row)
     try:
         head = context.tables.head(f"{name}.lance")
@@ -220,8 +221,8 @@ def _drop_home_once(
 
 def _unreadable_head(context: Context, directory: str) -> TableHead | None:
     """Return what is known of a table that Lance cannot read, which can be dropped all the same."""
-    manifests = list_manifests(context.storage, directory, None)
-    return TableHead(manifests[-1].version, {}) if manifests else None
+    newest = newest_manifest(context.storage, directory)
+    return None if newest is None else TableHead(newest.version, {})
 
 
 def _late_mark(
@@ -341,8 +342,7 @@ def _undrop_home(
         return None
     if home.is_live:
         raise TableAlreadyExistsError(f"table id '{table_id}' is not dropped")
-    if home.situation is Situation.PURGING and marked is not None:
-        raise busy(context, name, marked)  # it may still be given back
+    refuse_purging(context, home)
     if home.situation is not Situation.DROPPED or not home.is_dropped:
         raise not_found(context, NameState(table_id, snapshot, None, home, ()))
     require_replace(context.storage, to_do="undropping")
@@ -353,14 +353,29 @@ def _undrop_home(
         # If the swap is lost, a body that names our deletion may come from a create: both must not report
         # success.
         swap_file(context, name, control, over=marked)
-        try:
-            sync(context, name, snapshot, HomeState(visible=not home.deregistered, hidden=False))
-        except NameTakenError:
-            with suppress(RelanceError):  # another client did so
-                drop_home(context, name, None)
-            raise
+        publish(context, name, snapshot, HomeState(visible=not home.deregistered, hidden=False))
     parts = tuple(table_id.parts)
     return NotFound(parts) if home.deregistered else Exists(parts)
+
+
+def publish(
+    context: Context,
+    name: str,
+    snapshot: Snapshot | None,
+    state: HomeState,
+    properties: dict[str, str] | None = None,
+) -> dict[str, str]:
+    """Have the manifest show a table in its home directory, and return its properties.
+
+    Raises:
+        NameTakenError: another object got the name meanwhile; the table was dropped again.
+    """
+    try:
+        return sync(context, name, snapshot, state, properties=properties)
+    except NameTakenError:
+        with suppress(RelanceError):  # another client did so
+            drop_home(context, name, None)
+        raise
 
 
 def _deletion_of(home: NameSnapshot) -> str:
@@ -475,7 +490,7 @@ def undrop(
             shown = _undrop_once(context, table_id, deletion_id, new_id, lease)
         if shown is not None:
             return shown
-    raise ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
+    raise too_busy(table_id)
 
 
 def _undrop_once(
@@ -497,8 +512,7 @@ def _undrop_once(
     if state_of(home.marked) is State.REVIVING:
         settle(context, home)
         return None
-    if home.situation is Situation.PURGING and home.marked is not None:
-        raise busy(context, table_id.name, home.marked)
+    refuse_purging(context, home)
     if home.situation is not Situation.DROPPED:
         raise not_found(context, NameState(table_id, state.snapshot, None, home, ()))
     try:

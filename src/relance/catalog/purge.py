@@ -41,6 +41,7 @@ from relance.catalog.arbiter import (
     sync_many,
     takeover_time,
     tidy,
+    too_busy,
     without,
 )
 from relance.catalog.context import Context
@@ -248,7 +249,7 @@ def make_ready(
         if _settle(context, home):
             return _home_ready(context, home, snapshot, force=force)
         home = None
-    raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
+    raise too_busy(name)
 
 
 def _settle(context: Context, home: NameSnapshot) -> bool:

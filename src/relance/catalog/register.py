@@ -12,6 +12,7 @@ from relance.catalog.arbiter import (
     HomeState,
     NameTakenError,
     after_effect,
+    home_row,
     home_rows,
     home_state,
     other_owner,
@@ -70,11 +71,11 @@ def deregister(context: Context, table_id: TableId) -> tuple[str | None, dict[st
     """
     snapshot = context.latest(writing=True)
     if snapshot is not None and not home_counts(context, snapshot, table_id):
-        row = _deregister_row(context, table_id)
-        return row.normalized_location, row.properties
+        gone = _deregister_row(context, table_id)
+        return gone.normalized_location, gone.properties
     name = table_id.name
-    rows = [] if snapshot is None else home_rows(snapshot, name)
-    refuse_protected(rows[0] if rows else None)
+    row = home_row(snapshot, name)
+    refuse_protected(row)
     home = inspect_name(context, name)
     if not home.is_visible:
         raise not_found(context, NameState(table_id, snapshot, None, home, ()))
@@ -83,7 +84,7 @@ def deregister(context: Context, table_id: TableId) -> tuple[str | None, dict[st
         _hide(context, name)
     except KeyExistsError as cause:
         raise ConcurrentModificationError(f"table id '{name}' was deregistered by another client") from cause
-    properties = rows[0].properties if rows else {}
+    properties = row.properties if row is not None else {}
     with after_effect(name, "was deregistered"):
         sync(context, name, snapshot, HomeState(visible=False, hidden=False))
     return home.directory, properties
@@ -144,18 +145,17 @@ def _register_home(
         raise not_found(context, NameState(table_id, snapshot, None, home, ()))
     if not home.holds_table:
         raise TableNotFoundError(f"table id '{table_id}': no table data at {context.location(name)}")
-    rows: list[Row] = []
+    row = home_row(snapshot, name)
     if snapshot is not None:
         _refuse_overlap(snapshot, table_id, home.directory)
-        rows = home_rows(snapshot, name)
         if (owner := other_owner(snapshot, name)) is not None:
             raise taken(table_id, owner)
-    if home.is_visible and not overwrite and (rows or snapshot is None):
+    if home.is_visible and not overwrite and (row is not None or snapshot is None):
         # A directory that is visible but has no row yet is new to the manifest.
         raise TableAlreadyExistsError(f"table id '{table_id}' is already registered")
     if home.is_visible and overwrite:
-        refuse_protected(rows[0] if rows else None)
-    own = properties if properties or rows or snapshot is None else lance_properties(context, home)
+        refuse_protected(row)
+    own = properties if properties or row or snapshot is None else lance_properties(context, home)
     with after_effect(name, "may have been registered"):
         if home.deregistered or DEREGISTERED_SUFFIX in home.signs:
             # The file that decides first: its sign alone only costs listings a look.
@@ -272,7 +272,7 @@ def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:
 
 
 def require_home_row(context: Context, parts: Sequence[str]) -> None:
-    """Give a visible table in its home directory the row that it may not have yet."""
+    """Give a visible table in its home directory the row that it may not have yet, or hide a dropped one."""
     if len(parts) > 1 or not context.dir_listing:
         return
     snapshot, name = context.latest(), parts[0]
@@ -283,6 +283,9 @@ def require_home_row(context: Context, parts: Sequence[str]) -> None:
     if home.is_visible and not (len(rows) == 1 and not rows[0].is_dropped):
         own = None if rows else lance_properties(context, home)
         sync(context, name, snapshot, home_state(home), properties=own)
+    elif home.is_dropped and any(not row.is_dropped for row in rows):
+        # Another client's marker dropped it, and knew nothing of the row.
+        sync(context, name, snapshot, home_state(inspect_name(context, name, bodies=Bodies.ALL)))
 
 
 def is_protected(context: Context, parts: Sequence[str]) -> bool:

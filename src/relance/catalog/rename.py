@@ -17,6 +17,7 @@ from relance.catalog.arbiter import (
     SwapLostError,
     begin_lease,
     delete_mark,
+    home_row,
     home_rows,
     is_same,
     move_row,
@@ -25,6 +26,7 @@ from relance.catalog.arbiter import (
     swap_file,
     sync,
     tidy,
+    too_busy,
 )
 from relance.catalog.context import Context
 from relance.catalog.copying import CopyProgress, copy_directory, remove_copy
@@ -76,7 +78,7 @@ def rename(
     for _ in range(ATTEMPTS):
         if _rename_home(context, table_id, target, progress):
             return
-    raise ConcurrentModificationError(f"too many concurrent changes to table id '{table_id}'; retry")
+    raise too_busy(table_id)
 
 
 def _rename_row(context: Context, table_id: TableId, target: TableId) -> None:
@@ -99,7 +101,7 @@ def _rename_home(
     """Copy the table, drop the old name and show the copy; False means: look again, nothing was changed."""
     snapshot, name = context.latest(writing=True), table_id.name
     assert snapshot is not None  # the caller looked
-    old = next(iter(home_rows(snapshot, name)), None)
+    old = home_row(snapshot, name)
     refuse_protected(old)
     home = inspect_name(context, name, bodies=Bodies.ALL, versions=True)
     marked = home.marked

@@ -28,13 +28,14 @@ from relance.catalog.arbiter import (
     needs_adoption,
     other_owner,
     put_mark,
+    row_at,
     row_claim,
-    swap_file,
     sync,
     sync_many,
     tidy,
 )
 from relance.catalog.context import Context
+from relance.catalog.create import withdraw
 from relance.catalog.drop import swap_deleted
 from relance.catalog.layout import (
     ONE_TABLE_FAILS,
@@ -69,7 +70,6 @@ from relance.catalog.states import (
     Marked,
     Situation,
     State,
-    cleared,
     new_nonce,
     purged,
     seconds,
@@ -308,10 +308,7 @@ def _end_create(context: Context, name: str) -> None:
 def _release_write(context: Context, name: str) -> None:
     marked = read_control(context, name)
     if marked is not None and marked.state is State.WRITING and _is_stale(context, marked):
-        control = marked.control
-        swap_file(
-            context, name, cleared(undid=control.undid, fence=control.fence, after=control.after), over=marked
-        )
+        withdraw(context, name, marked)
 
 
 def _decide(context: Context, name: str) -> None:
@@ -455,7 +452,7 @@ def _look_at_directories(context: Context, known: set[str]) -> Findings:
 
 
 def _row(context: Context, object_id: str) -> Row | None:
-    return context.require_manifest(to_do="repairing").latest().get([object_id]).get(object_id)
+    return row_at(context.latest(), object_id)
 
 
 def _remove_duplicate(context: Context, object_id: str) -> None:

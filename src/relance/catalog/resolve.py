@@ -22,6 +22,7 @@ from relance.catalog.arbiter import (
     other_owner,
     row_at,
     settle,
+    too_busy,
     without,
 )
 from relance.catalog.context import FLAT, Context
@@ -50,7 +51,6 @@ from relance.catalog.states import (
     state_of,
 )
 from relance.errors import (
-    ConcurrentModificationError,
     InternalError,
     InvalidInputError,
     InvalidTableStateError,
@@ -748,7 +748,7 @@ def free_home(context: Context, snapshot: Snapshot, name: str) -> Change:
         if settle(context, home):
             break
     else:
-        raise ConcurrentModificationError(f"too many concurrent changes to table id '{name}'; retry")
+        raise too_busy(name)
     if home.is_visible:
         raise TableAlreadyExistsError(f"table id '{name}' exists at '{home.directory}'")
     state, rows = home_state(home), home_rows(snapshot, name)

@@ -18,7 +18,7 @@ from lance_namespace import (
     DeregisterTableResponse,
 )
 
-from relance.catalog.arbiter import end_row_create, version_rows
+from relance.catalog.arbiter import end_row_create, row_at, without
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.layout import put_sign
 from relance.catalog.manifest.row import ObjectType, Row, check_properties
@@ -166,7 +166,7 @@ def _reserved(context: Context, manifest: Manifest, declared: Sequence[_Declare]
     """Write the files of declared tables first; they go again unless the rows that lead to them are there."""
     try:
         for each in declared:
-            row = manifest.latest().get([str(each.table_id)]).get(str(each.table_id))
+            row = row_at(manifest.latest(), str(each.table_id))
             if row is not None and row.is_reviving:
                 end_row_create(context, row)
             _declared_row(context, manifest.latest(), each)
@@ -194,17 +194,12 @@ def _rows_change(
     gone: dict[TableId, Row],
 ) -> Change:
     """Return what the rows of tables that come and go become; `gone` is told the rows that go."""
-    removed: list[str] = []
-    added: list[Row] = []
-    for new in declared:
-        change = _declared_row(context, snapshot, new)
-        removed += change.removed
-        added += change.added
+    changes = [_declared_row(context, snapshot, new) for new in declared]
     for table_id in leaving:
         row = gone[table_id] = _leaving_row(context, snapshot, table_id)
         refuse_protected(row)
-        removed += (row.object_id, *version_rows(snapshot, row.object_id, None).removed)
-    return Change(tuple(removed), tuple(added))
+        changes.append(without(snapshot, [row]))
+    return Change().plus(*changes)
 
 
 def _declared_row(context: Context, snapshot: Snapshot, new: _Declare) -> Change:
@@ -214,7 +209,7 @@ def _declared_row(context: Context, snapshot: Snapshot, new: _Declare) -> Change
 
 def _leaving_row(context: Context, snapshot: Snapshot, table_id: TableId) -> Row:
     found = find_in(context, snapshot, table_id)
-    row = snapshot.get([str(table_id)]).get(str(table_id))
+    row = row_at(snapshot, str(table_id))
     if row is None:
         raise not_found(context, NameState(table_id, snapshot, None, found.home, ()))
     return row

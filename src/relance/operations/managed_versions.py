@@ -312,11 +312,7 @@ def _plan(
             if not step.ignore_missing:
                 require_versions(draft.table, draft.files, step.ranges)
             keys.append(draft.delete(step.ranges))
-    changes = [also(snapshot), *(draft.change for draft in drafts.values())]
-    removed = tuple(dict.fromkeys(each for change in changes for each in change.removed))
-    return Change(removed, tuple(each for change in changes for each in change.added)), _Planned(
-        (), tuple(keys)
-    )
+    return also(snapshot).plus(*(draft.change for draft in drafts.values())), _Planned((), tuple(keys))
 
 
 def _check_place(seen: _Seen, steps: Sequence[Step]) -> None:

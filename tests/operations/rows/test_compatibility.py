@@ -13,6 +13,7 @@ from typing import Any
 
 import lance
 import pytest
+from tests.seeds.clients import DirectoryClient
 from tests.support.calls import (
     all_tables,
     assert_gone,
@@ -35,11 +36,13 @@ from tests.support.calls import (
 )
 from tests.support.codes import (
     CONCURRENT_MODIFICATION,
+    INVALID_TABLE_STATE,
     NAMESPACE_EXISTS,
     SERVICE_UNAVAILABLE,
     TABLE_EXISTS,
     TABLE_NOT_FOUND,
 )
+from tests.support.internals import context_of
 from tests.support.lakes import Lake
 from tests.support.modes import COMPATIBILITY, V1, V2
 from tests.support.patches import substitute
@@ -47,6 +50,7 @@ from tests.support.root_checks import check_all_versions
 from tests.support.roots import numbers, refused
 
 from relance import DirectoryNamespace
+from relance.operations.drop_ttl import set_drop_ttl
 from relance.storage.protocol import ObjectStorage
 
 
@@ -492,3 +496,25 @@ def test_clients_of_all_modes_can_share_a_root(lake: Lake) -> None:
     for client in (first, second, third):
         assert rows(client, "t") == [2], "a create over the dropped name goes on in its directory"
     assert_whole(second, "u", 1)
+
+
+@pytest.mark.parametrize("verb", ["protect", "unprotect", "ttl"])
+def test_table_whose_row_does_not_know_of_a_drop_is_not_changed(
+    lake: Lake, v1: DirectoryNamespace, verb: str
+) -> None:
+    catalog = lake.open()
+    make(catalog, "t", 1)
+    DirectoryClient(lake.folder).drop("t")
+    assert row_of(lake, "t") is not None
+    verbs: dict[str, Callable[[], object]] = {
+        "protect": lambda: catalog.protect(["t"]),
+        "unprotect": lambda: catalog.unprotect(["t"]),
+        "ttl": lambda: set_drop_ttl(context_of(catalog), ["t"], "3h"),
+    }
+    with refused(TABLE_NOT_FOUND if verb == "ttl" else INVALID_TABLE_STATE):
+        verbs[verb]()
+    assert row_of(lake, "t") is None, "the row follows the marker"
+    catalog.undrop_table(["t"])
+    assert_whole(catalog, "t", 1)
+    assert_whole(v1, "t", 1)
+    drop(catalog, "t")

@@ -92,6 +92,8 @@ class Row:
     @property
     def properties(self) -> dict[str, str]:
         """The user's properties as text; our own keys are not among them."""
+        if not self.metadata:
+            return {}  # mostly, and every description of a table asks
         own = {_TEXT, *self._own}
         return self._texts(*(key for key in self.metadata if key not in own))
 

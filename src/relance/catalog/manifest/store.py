@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -99,11 +99,22 @@ class Change:
         return not self.removed and not self.added
 
     def plus(self, *others: Change) -> Change:
-        """Return this change with the rows of others; of two rows of one id the later one counts."""
+        """Return this change with those of others; of two rows of one id the later one counts."""
         changes = (self, *others)
+        checks = [change.checks for change in changes if change.checks is not None]
+
+        def check_all(later: Snapshot) -> None:
+            for check in checks:
+                check(later)
+
         removed = dict.fromkeys(object_id for change in changes for object_id in change.removed)
         added = {row.object_id: row for change in changes for row in change.added}
-        return replace(self, removed=tuple(removed), added=tuple(added.values()))
+        return Change(
+            tuple(removed),
+            tuple(added.values()),
+            checks=check_all if checks else None,
+            always=any(change.always for change in changes),
+        )
 
 
 NO_CHANGE = Change()
