@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import relance.spark
 from relance import amounts, policy
 from relance.policy.model import Policy
-from relance.policy.pipeline.planning import RunPlan
+from relance.policy.planning import RunPlan
 from relance.policy.records import Outcome, RunRecord
 from relance.policy.report import summary, to_html
 from relance.spark.runner import SparkRunner

@@ -23,8 +23,7 @@ from relance.cli.shapes import SHAPES
 from relance.jobs.base import policy_kinds
 from relance.jobs.runner import open_catalog
 from relance.policy import parse_policy, plan
-from relance.policy.pipeline.plan_file import begin
-from relance.policy.pipeline.planning import ref_of
+from relance.policy.planning import begin, ref_of
 
 POLICY = f"[limits]\nmax_tables = 100\n{RULES}"
 

@@ -16,7 +16,7 @@ from relance.errors import InvalidInputError
 from relance.jobs import CleanUp, DropTtl, PurgeDropped, RemoveOrphans, maintain
 from relance.operations.drop_ttl import set_drop_ttl
 from relance.policy import history, parse_policy, run_policy, runs
-from relance.policy.pipeline.schedule import repeat
+from relance.policy.schedule import repeat
 
 _POLICY = parse_policy("[[rules]]\nname = 'all'\ntables = '**'\ncompact = {}\n", file="policy.toml")
 

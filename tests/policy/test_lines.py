@@ -100,6 +100,7 @@ PIECES = st.sampled_from([*"[]{}=.,ab\n #\"'1\r\\", "[[", "]]", '"""', "'''"])
 @example('a = """\\')
 @example('a = """""""')
 def test_scanner_follows_everything_that_tomllib_accepts(text: str) -> None:
+    text = text.replace("\r\n", "\n")  # as the parser does before it scans
     found = scan(text)
     try:
         document = tomllib.loads(text)

@@ -19,7 +19,7 @@ from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, moment
 
 if TYPE_CHECKING:
-    from relance.policy.pipeline.history_rows import HistoryEntry, RunEntry
+    from relance.policy.past_runs import HistoryEntry, RunEntry
 
 Id = tuple[str, ...]
 

@@ -197,7 +197,7 @@ def _run_shown(state: State, made: RunPlan, common: dict[str, Any], *, yes: bool
 def _resume(state: State, name: str | None, common: dict[str, Any], *, yes: bool) -> RunRecord:
     """List the irreversible actions left in a run, ask, and resume it."""
     from relance.policy import resume as resume_run
-    from relance.policy.pipeline.runs import left_of
+    from relance.policy.running import left_of
 
     if not yes:
         left = left_of(state.catalog, name)
@@ -244,7 +244,7 @@ def _run_often(
     The exit code is that of the last run, so that a supervisor sees whether it works now.
     """
     from relance.policy import run_policy
-    from relance.policy.pipeline.schedule import repeat, stopped_by_signals
+    from relance.policy.schedule import repeat, stopped_by_signals
 
     read_policy(state, file)  # report an invalid policy immediately
     runs: list[dict[str, Any]] = []

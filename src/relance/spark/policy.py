@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from relance.jobs.engine import Progress
 from relance.jobs.runner import Engine, parse_engine
 from relance.namespace import DirectoryNamespace
+from relance.policy import planning, running
 from relance.policy.model import Policy
-from relance.policy.pipeline import planning, runs
-from relance.policy.pipeline.planning import RunPlan
+from relance.policy.planning import RunPlan
 from relance.policy.records import RunRecord
 from relance.spark.classic import spark_context
 from relance.spark.runner import SparkRunner
@@ -83,7 +83,7 @@ def run_policy(
         UnsupportedOperationError: Spark is asked for and the session is one of Spark Connect, or the store
             does not honour conditional writes.
     """
-    return runs.run_policy(
+    return running.run_policy(
         DirectoryNamespace(clock=None, **catalog_properties(spark, root, properties)),
         policy,
         only=only,

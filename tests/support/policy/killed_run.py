@@ -15,7 +15,7 @@ from typing import Any
 from tests.support.patches import original, substitute_for_good
 from tests.support.policy.lakes import PolicyLake, the_policy
 
-from relance.policy.pipeline import runs
+from relance.policy import running
 
 POINTS = {
     "history.add_actions": "actions in history",
@@ -93,9 +93,9 @@ def main(what: str, root: str, at: int) -> None:
     with_points(points, substitute_for_good)
     catalog = PolicyLake(root).catalog
     record = (
-        runs.resume(catalog, engine="local")
+        running.resume(catalog, engine="local")
         if what == "resume"
-        else runs.run_policy(catalog, the_policy(), engine="local")
+        else running.run_policy(catalog, the_policy(), engine="local")
     )
     sys.stdout.write(f"{points.seen} {record.state}\n")
 

@@ -1,4 +1,4 @@
-"""Plan a run of a policy: facts, actions, a dry run of each. Running it is in execution, files in plan_file.
+"""Plan a run of a policy: facts, actions, a dry run of each, and the files of plans. To run it: running.
 
 An action whose dry run finds nothing to do is not part of the run that follows. So the run does what the
 plan shows, no less and no more; only the figures of actions that follow others on the same table differ.
@@ -10,25 +10,132 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
+from pathlib import Path
 
 from relance.amounts import plural
-from relance.catalog.context import table_id_of
-from relance.jobs.base import CatalogRef, Expected, Job, Result, deletes_files, kind_of, kind_order
+from relance.catalog.context import Context, table_id_of
+from relance.catalog.states import new_nonce
+from relance.errors import (
+    InvalidInputError,
+    KeyExistsError,
+    KeyNotFoundError,
+    TransactionNotFoundError,
+)
+from relance.foreign_json import parse_json
+from relance.jobs.base import (
+    CatalogRef,
+    Estimate,
+    Expected,
+    Job,
+    Result,
+    Step,
+    deletes_files,
+    job_from,
+    kind_of,
+    kind_order,
+)
 from relance.jobs.engine import Progress, Run
 from relance.jobs.facts import TableFacts, TableState, expiry_order
 from relance.jobs.gather import gather
 from relance.jobs.runner import Engine, Placement, Runner, choose, open_catalog, parse_engine
+from relance.locations import POLICY_DIRECTORY, parse_root
 from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Action
-from relance.policy.codec import digest, dumps, encode
+from relance.policy.codec import decode, digest, dumps, encode
 from relance.policy.evaluate import Decision, decisions, evaluate_root
 from relance.policy.model import Policy
-from relance.policy.pipeline.steps import PlannedAction, earlier_kinds, in_order
-from relance.policy.records import MoreDropped, Outcome, RunRecord, RunState, TableChange, Totals
+from relance.policy.records import (
+    ActionRecord,
+    MoreDropped,
+    Outcome,
+    RunRecord,
+    RunState,
+    TableChange,
+    Totals,
+)
+from relance.storage.readback import create_once
+
+TOGETHER = 250
+"""Actions that are done, and written to the history, together."""
+
+Subject = tuple[tuple[str, ...], str]
+"""A table, one dropped generation of a name, or a task of the root: one that fails keeps from no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAction:
+    """One action of a plan, and what its dry run showed."""
+
+    number: int
+    action: Action
+    outcome: Outcome = Outcome.PLANNED
+    """Planned, nothing to do, failed or skipped. Only planned ones are done."""
+    planned: Estimate | None = None
+    follows: tuple[str, ...] = ()
+    """Planned kinds that change the same table first; `planned` is as the table is before them."""
+    error: str | None = None
+    seen: Expected = field(default_factory=Expected)
+
+    @property
+    def subject(self) -> Subject:
+        if not self.action.table:
+            return (), self.action.kind
+        return self.action.table, str(self.action.settings.get("deletion_id", ""))
+
+    @property
+    def record(self) -> ActionRecord:
+        """The action as a dry run shows it."""
+        return ActionRecord(self.action, self.outcome, planned=self.planned, error=self.error)
+
+    def step(self, run: str, *, expected: bool) -> Step:
+        """Return what the engine runs; jobs with the same `run` may share what they find out.
+
+        Raises:
+            InvalidInputError: the kind or one of its settings is unknown or has an unusable value.
+        """
+        job = job_from(self.action.kind, self.action.settings).for_run(run)
+        return Step(job, self.action.table, self.seen if expected else None)
+
+
+def in_order(actions: Sequence[tuple[Action, Expected]]) -> list[PlannedAction]:
+    """Return the actions of a plan in the order in which they are done: by kind, then by table."""
+
+    def place(each: tuple[Action, Expected]) -> tuple[tuple[int, str], tuple[str, ...], str]:
+        action = each[0]
+        return kind_order(action.kind), action.table, str(action.settings.get("deletion_id", ""))
+
+    return [
+        PlannedAction(number, action, seen=seen)
+        for number, (action, seen) in enumerate(sorted(actions, key=place))
+    ]
+
+
+def chunks_of(actions: Sequence[PlannedAction]) -> Iterator[list[PlannedAction]]:
+    """Yield the actions to be done, of one kind at a time, a few together; the same for the same plan."""
+    chunk: list[PlannedAction] = []
+    for action in actions:
+        if action.outcome is not Outcome.PLANNED:
+            continue
+        if chunk and (len(chunk) == TOGETHER or chunk[0].action.kind != action.action.kind):
+            yield chunk
+            chunk = []
+        chunk.append(action)
+    if chunk:
+        yield chunk
+
+
+def earlier_kinds(action: PlannedAction, planned: Mapping[tuple[str, ...], Sequence[str]]) -> tuple[str, ...]:
+    """Return which planned kinds change first what an action works on; `planned` is by table."""
+    what, table = kind_of(action.action.kind).changes, action.action.table
+    if what is None or (table and what == "manifest"):
+        return ()
+    earlier = planned.get(table, ()) if table else {kind for kinds in planned.values() for kind in kinds}
+    return tuple(sorted((kind for kind in earlier if kind_of(kind).changes == what), key=kind_order))
+
 
 _KEPT_DROPPED = 20
 """Dropped tables without an action that a plan keeps: as many as a report shows."""
@@ -349,3 +456,149 @@ def this_actor() -> str:
     except (KeyError, OSError):  # a container may know no name for the user
         user = f"uid {os.getuid()}"
     return f"{user}@{socket.gethostname()}"
+
+
+FORMAT = 1
+"""Of the file; another number is refused."""
+
+_RUNS = f"{POLICY_DIRECTORY}/runs"
+_LIST_RUNS = "list the runs: relance history"
+_MAX_BYTES = 256 * 1024 * 1024
+"""A plan of a million tables is shorter."""
+
+_ABANDONED = timedelta(days=30)
+"""A run that was not resumed for so long never will be."""
+
+
+def encode_plan(plan: RunPlan, *, begun: str = "") -> bytes:
+    """Return a plan as the bytes of a file; `begun` tells one beginning of its run from another."""
+    body = dumps(encode(plan))
+    head = f'"relance_plan":{FORMAT},"begun":"{begun}","hash":"{digest(body)}"'
+    return f'{{{head},"plan":{body}}}\n'.encode()
+
+
+def decode_plan(data: bytes, *, what: str) -> RunPlan:
+    """Return the plan that a file holds; `what` names it.
+
+    Raises:
+        InvalidInputError: it is no plan, of another format, or was edited.
+    """
+    try:
+        found = parse_json(data)
+    except ValueError as cause:
+        raise InvalidInputError(f"{what} is not a plan: {cause}") from cause
+    if not isinstance(found, dict) or "relance_plan" not in found:
+        raise InvalidInputError(f"{what} is not a plan; create one with `relance plan --save`")
+    if found["relance_plan"] != FORMAT:
+        raise InvalidInputError(
+            f"{what} has plan format {found['relance_plan']}, but this release supports {FORMAT}; re-plan"
+        )
+    if digest(dumps(found.get("plan"))) != found.get("hash"):
+        raise InvalidInputError(f"{what} was modified after it was saved; re-plan")
+    plan = decode(RunPlan, found["plan"], "plan")
+    for step in plan.steps:
+        _require_known(step.action, what)
+    return plan
+
+
+def _require_known(action: Action, what: str) -> None:
+    try:
+        job_from(action.kind, action.settings)
+    except InvalidInputError as cause:
+        raise InvalidInputError(
+            f"{what} has the action kind '{action.kind}', which this release does not support as it is "
+            f"({cause.detail}); run it with the release that made it, or re-plan"
+        ) from cause
+
+
+def save_plan(plan: RunPlan, file: str | os.PathLike[str]) -> None:
+    """Write a plan to a local file, whole or not at all; a device or a pipe is written to as it is."""
+    target = Path(file)
+    if target.exists() and not target.is_file():
+        target.write_bytes(encode_plan(plan))
+        return
+    target = target.resolve()  # what a link leads to is written anew, not the link
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    part.write_bytes(encode_plan(plan))
+    part.replace(target)
+
+
+def load_plan(file: str | os.PathLike[str], *, root: str | None = None) -> RunPlan:
+    """Return the plan in a local file; with `root`, only if it is for that lake.
+
+    Raises:
+        InvalidInputError: it is no plan, was edited, or is for another lake.
+    """
+    try:
+        data = Path(file).read_bytes()
+    except OSError as cause:
+        raise InvalidInputError(f"plan {os.fspath(file)!r} cannot be read: {cause.strerror}") from cause
+    plan = decode_plan(data, what=f"plan {os.fspath(file)!r}")
+    if root is not None:
+        require_root(plan, parse_root(root).uri)
+    return plan
+
+
+def require_root(plan: RunPlan, root: str) -> None:
+    """Check that a plan is for this lake.
+
+    Raises:
+        InvalidInputError: it is for another one.
+    """
+    if plan.root != root:
+        raise InvalidInputError(f"the plan is for {plan.root}, not for {root}; re-plan")
+
+
+def begin(context: Context, plan: RunPlan) -> None:
+    """Keep the plan in the lake until its run has ended.
+
+    Raises:
+        InvalidInputError: a run of this plan has begun already.
+    """
+    try:
+        # With a nonce: a second beginning must not take the first one's bytes for its own.
+        create_once(context.storage, _key(plan.run), encode_plan(plan, begun=new_nonce()))
+    except KeyExistsError as cause:
+        raise InvalidInputError(f"run {plan.run} has already started; resume it or re-plan") from cause
+
+
+def unfinished(context: Context) -> list[str]:
+    """Return the runs that have begun and not ended, oldest first."""
+    names = (each.key.rpartition("/")[2] for each in context.storage.list_level(_RUNS).files)
+    return sorted(each.removesuffix(".json") for each in names if each.endswith(".json"))
+
+
+def begun(context: Context, run: str | None) -> RunPlan:
+    """Return the plan of a run that has not ended, of the newest when none is named.
+
+    Raises:
+        TransactionNotFoundError: there is none.
+    """
+    names = unfinished(context)
+    name = run or (names[-1] if names else None)
+    if name is None:
+        raise TransactionNotFoundError("there is no interrupted run to resume", hint=_LIST_RUNS)
+    try:
+        stored = context.storage.read(_key(name), at_most=_MAX_BYTES)
+    except (KeyNotFoundError, InvalidInputError) as cause:
+        known = ", ".join(names) or "none"
+        raise TransactionNotFoundError(
+            f"run {name} cannot be resumed: it has ended or never started; interrupted runs: {known}",
+            hint=_LIST_RUNS,
+        ) from cause
+    return decode_plan(stored.body, what=f"the plan of run {name}")
+
+
+def end(context: Context, run: str, *, now: datetime) -> None:
+    """Forget the plan of a run that has ended, and those that nobody resumed for a month."""
+    keys = [_key(run)]
+    for each in context.storage.list_level(_RUNS).files:
+        if each.modified is not None and each.modified < now - _ABANDONED:
+            keys.append(each.key)
+    context.storage.delete_many(keys)
+
+
+def _key(run: str) -> str:
+    if "/" in run or run.startswith("."):
+        raise InvalidInputError(f"invalid run name {run!r}")
+    return f"{_RUNS}/{run}.json"

@@ -15,10 +15,8 @@ from relance.errors import InvalidInputError, InvalidTableStateError
 from relance.policy import history, plan, run, run_policy, run_record, runs
 from relance.policy.actions import Action, Unknown
 from relance.policy.codec import decode, encode
-from relance.policy.pipeline.history_rows import RunHead
-from relance.policy.pipeline.past_runs import HISTORY_DIRECTORY, History
-from relance.policy.pipeline.plan_file import decode_plan, encode_plan
-from relance.policy.pipeline.planning import policy_hash
+from relance.policy.past_runs import HISTORY_DIRECTORY, History, RunHead
+from relance.policy.planning import decode_plan, encode_plan, policy_hash
 from relance.policy.records import ActionRecord, MoreDropped, Outcome, RunRecord, RunState
 from relance.policy.report import lines_of, summary, to_html
 

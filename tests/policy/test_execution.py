@@ -23,7 +23,7 @@ from relance.jobs import Compact, maintain
 from relance.jobs.base import CatalogRef
 from relance.jobs.engine import Progress
 from relance.policy import history, plan, run, run_policy, run_record, runs
-from relance.policy.pipeline.planning import RunPlan
+from relance.policy.planning import RunPlan
 from relance.policy.records import Outcome, RunRecord, RunState
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from relance.errors import InvalidInputError
-from relance.policy.pipeline.schedule import next_time, repeat, stopped_by_signals
+from relance.policy.schedule import next_time, repeat, stopped_by_signals
 
 HOUR = timedelta(hours=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

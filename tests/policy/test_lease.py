@@ -20,8 +20,8 @@ from tests.support.servers import S3Server
 
 from relance.errors import KeyChangedError
 from relance.policy import LeaseHeldError, LeaseLostError, run_policy, runs, who_runs
-from relance.policy.pipeline.lease import LEASE_KEY, held
-from relance.policy.pipeline.plan_file import unfinished
+from relance.policy.lease import LEASE_KEY, held
+from relance.policy.planning import unfinished
 from relance.policy.records import RunState
 
 SHORT = timedelta(seconds=1.5)
@@ -29,7 +29,7 @@ SHORT = timedelta(seconds=1.5)
 _HOLD = """
 import sys
 from tests.support.policy.lakes import PolicyLake
-from relance.policy.pipeline.lease import held
+from relance.policy.lease import held
 with held(PolicyLake(sys.argv[1]).context, "the-other-run", "somebody@elsewhere"):
     sys.stdout.write("held\\n")
     sys.stdout.flush()

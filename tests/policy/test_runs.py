@@ -18,7 +18,7 @@ from tests.support.policy.lakes import PolicyLake, outcomes, the_policy
 
 from relance.errors import InvalidInputError, TransactionNotFoundError
 from relance.policy import history, plan, resume, run, run_policy, run_record, runs
-from relance.policy.pipeline.plan_file import unfinished
+from relance.policy.planning import unfinished
 from relance.policy.records import Outcome, RunState
 
 
