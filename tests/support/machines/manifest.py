@@ -171,8 +171,8 @@ class ManifestMachine(CatalogMachine):
         if response is not None:
             drop = self.model.drops[-1]
             drop.deletion_id = response.properties["deletion_id"]
-            # A drop in a home directory does not ask the store for its time.
-            shown = self.now(who) if drop.data.home else at
+            # A drop in its home directory does not ask the store for its time; one by a row does.
+            shown = self.now(who) if key == (drop.data.home,) else at
             assert response.properties["deleted_at_ms"] == str(millis(shown))
             assert response.properties["purge_after_ms"] == str(millis(shown + drop.ttl))
             assert before is None or before.properties.items() <= response.properties.items()
