@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import (
+    cli_start,
     data_operations,
     lifecycle,
     listing,
@@ -49,6 +50,7 @@ MODULES = (
     maintenance_executors,
     maintenance_purge,
     verbs,
+    cli_start,
 )
 """Every topic; a new one is added here."""
 

@@ -285,3 +285,11 @@ def test_storage_option_given_under_two_names_is_refused() -> None:
 def test_lease_of_no_time_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="claim_lease"):
         parse_properties({"root": "/x", "claim_lease": "0s"})
+
+
+@pytest.mark.parametrize(
+    "name", ["drop_ttl", "clock_skew", "claim_lease", "request_age_bound", "marker_quarantine"]
+)
+def test_duration_without_a_unit_is_refused_and_named(name: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"property '{name}' has no unit: '30'; use "):
+        parse_properties({"root": "/x", name: "30"})

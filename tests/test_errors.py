@@ -8,8 +8,8 @@ import pytest
 from lance_namespace import errors as spec
 
 from relance import errors
-from relance.cli.exits import Exit
 from relance.errors import RelanceError
+from relance.exits import Exit
 
 CLASSES = [
     each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, RelanceError)
@@ -47,7 +47,7 @@ def test_version_exists_error_is_a_conflict_with_the_spec_code() -> None:
 
 def test_pickled_error_keeps_its_own_hint_and_exit_code() -> None:
     raised = errors.InvalidTableStateError("x", hint="do this")
-    raised.exit_code = 3
+    raised.exit_code = Exit.NOT_FOUND
     copy = pickle.loads(pickle.dumps(raised))
     assert (copy.detail, copy.hint, copy.exit_code) == ("x", "do this", 3)
     plain = pickle.loads(pickle.dumps(errors.InvalidTableStateError("x")))

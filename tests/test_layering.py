@@ -12,10 +12,12 @@ PACKAGE = Path(__file__).parent.parent / "src" / "relance"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 ORDER = [
+    "exits",
+    "spec_errors",
     "errors",
     "forks",
     "clock",
-    "amounts",
+    "units",
     "foreign_json",
     "identifiers",
     "locations",
@@ -49,7 +51,8 @@ OWNERS = {
 }
 
 PURE = {
-    "amounts",
+    "exits",
+    "units",
     "catalog.manifest.row",
     "catalog.manifest.schema",
     "catalog.states",
@@ -98,6 +101,7 @@ PURE = {
     "storage.options",
 }
 IMPURE = {
+    "exits",
     "lance",
     "obstore",
     "time",

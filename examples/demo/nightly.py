@@ -10,7 +10,7 @@ from examples.demo.show import call, console, heading, say, show_table
 from pyspark.sql import SparkSession
 
 import relance.spark
-from relance import amounts, policy
+from relance import policy, units
 from relance.policy.model import Policy
 from relance.policy.planning import RunPlan
 from relance.policy.records import Outcome, RunRecord
@@ -37,7 +37,7 @@ def maintain(spark: SparkSession, catalog: relance.DirectoryNamespace) -> None:
     due = sum(step.outcome is Outcome.PLANNED for step in again.steps)
     console.print()
     say(
-        f"A new plan has {amounts.plural(due, 'action')}: the versions that this run replaced can be cleaned "
+        f"A new plan has {units.plural(due, 'action')}: the versions that this run replaced can be cleaned "
         "up next. The catalog keeps a history of all runs, and the report of this one is in "
         f"{REPORT}."
     )

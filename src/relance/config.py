@@ -13,22 +13,9 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from relance.errors import InvalidInputError, RelanceError, UnsupportedOperationError
 from relance.foreign_json import parse_json
+from relance.units import parse_duration
 
 STORAGE_PREFIX = "storage."
-
-_UNITS = {
-    "w": timedelta(weeks=1),
-    "d": timedelta(days=1),
-    "h": timedelta(hours=1),
-    "m": timedelta(minutes=1),
-    "s": timedelta(seconds=1),
-    "ms": timedelta(milliseconds=1),
-}
-_DURATION_PART = re.compile(r"([0-9]+)\s*(ms|[wdhms])")
-_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}\s*)+")
-
-LONGEST = timedelta(days=365_000)
-"""Longer than anything is kept, and short enough to be added to any time of our centuries."""
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
@@ -303,50 +290,3 @@ def _lease(properties: Mapping[str, str]) -> timedelta:
     if not lease:
         raise InvalidInputError("property 'claim_lease' must be longer than 0: nothing could be done in time")
     return lease
-
-
-def parse_duration(
-    text: str, *, what: str, longest: timedelta = LONGEST, needs_unit: bool = False
-) -> timedelta:
-    """Return the span that a text such as `7d`, `12h` or `1d 6h` means; a bare number is milliseconds.
-
-    With `needs_unit`, a bare number other than 0 is refused: people who write 30 rarely mean milliseconds.
-
-    Raises:
-        InvalidInputError: it means none, or more than `longest`.
-    """
-    plain = text.strip().lower()
-    try:
-        if plain.isascii() and plain.isdecimal():
-            if needs_unit and plain.strip("0"):
-                shown = plain if len(plain) <= 40 else plain[:40] + "…"
-                raise InvalidInputError(f"{what} has no unit: {shown!r}; write it like 7d, 12h, 30m or 90s")
-            return require_duration(timedelta(milliseconds=int(plain)), what=what, longest=longest)
-        if _DURATION.fullmatch(plain):
-            parts = _DURATION_PART.findall(plain)
-            span = sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
-            return require_duration(span, what=what, longest=longest)
-    except (OverflowError, ValueError):  # the second: int() refuses thousands of digits
-        raise out_of_range(text, what=what) from None
-    raise InvalidInputError(f"{what} is not a duration: {text!r}; use a value like 7d, 12h, 30m or 90s")
-
-
-def require_duration(span: timedelta, *, what: str, longest: timedelta = LONGEST) -> timedelta:
-    """Return a span that a caller gave.
-
-    Raises:
-        InvalidInputError: it is no timedelta, is negative, or is more than `longest`.
-    """
-    if not isinstance(span, timedelta):
-        raise InvalidInputError(f"{what} must be a timedelta, got {span!r}")
-    if span < timedelta(0):
-        raise InvalidInputError(f"{what} must not be negative, got {span}")
-    if span > longest:
-        raise out_of_range(str(span), what=what)
-    return span
-
-
-def out_of_range(text: str, *, what: str) -> InvalidInputError:
-    """Return the error for a duration that is too long; even a text of any length is shown briefly."""
-    shown = text if len(text) <= 40 else text[:40] + "…"
-    return InvalidInputError(f"{what} is out of range: {shown!r}; use at most {LONGEST.days}d")

@@ -29,17 +29,23 @@ recognises errors by it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from lance_namespace import errors as spec
+from relance import spec_errors
+from relance.exits import Exit
+
+if TYPE_CHECKING:
+    from lance_namespace import errors as spec
+else:
+    spec = spec_errors.load()
 
 
 class RelanceError(spec.LanceNamespaceError):
     """Base of all errors raised here; `detail` is the message without its prefix."""
 
     prefix: ClassVar[str] = "Internal error: "
-    exit_code: int = 1
-    """What a command of `relance` that fails with it exits with, as in docs/reference/cli.md."""
+    exit_code: Exit = Exit.FAILED
+    """What a command of `relance` that fails with it exits with."""
     hint: str = "this is a bug: run the command again with --debug and report the output"
     """What to do next, in the words of the command line."""
 
@@ -61,91 +67,91 @@ class RelanceError(spec.LanceNamespaceError):
 
 class UnsupportedOperationError(RelanceError, spec.UnsupportedOperationError):
     prefix = "Unsupported: "
-    exit_code = 2
+    exit_code = Exit.USAGE
     hint = "not supported by this catalog or environment: see relance doctor"
 
 
 class NamespaceNotFoundError(RelanceError, spec.NamespaceNotFoundError):
     prefix = "Namespace not found: "
-    exit_code = 3
+    exit_code = Exit.NOT_FOUND
     hint = "list namespaces: relance ls --tree; create one: relance create-namespace NAME"
 
 
 class NamespaceAlreadyExistsError(RelanceError, spec.NamespaceAlreadyExistsError):
     prefix = "Namespace already exists: "
-    exit_code = 4
+    exit_code = Exit.CONFLICT
     hint = "choose another name, or pass --exist-ok"
 
 
 class NamespaceNotEmptyError(RelanceError, spec.NamespaceNotEmptyError):
     prefix = "Namespace not empty: "
-    exit_code = 4
+    exit_code = Exit.CONFLICT
     hint = "pass --cascade to drop its contents too; undrop restores them"
 
 
 class TableNotFoundError(RelanceError, spec.TableNotFoundError):
     prefix = "Table not found: "
-    exit_code = 3
+    exit_code = Exit.NOT_FOUND
     hint = "list tables: relance ls --tree; list dropped tables: relance ls --dropped"
 
 
 class TableAlreadyExistsError(RelanceError, spec.TableAlreadyExistsError):
     prefix = "Table already exists: "
-    exit_code = 4
+    exit_code = Exit.CONFLICT
     hint = "choose another name; see what uses this one: relance status TABLE"
 
 
 class TableIndexNotFoundError(RelanceError, spec.TableIndexNotFoundError):
     prefix = "Table index not found: "
-    exit_code = 3
+    exit_code = Exit.NOT_FOUND
     hint = "list the indexes: relance show TABLE"
 
 
 class TableIndexAlreadyExistsError(RelanceError, spec.TableIndexAlreadyExistsError):
     prefix = "Table index already exists: "
-    exit_code = 4
+    exit_code = Exit.CONFLICT
     hint = "list the indexes: relance show TABLE"
 
 
 class TableTagNotFoundError(RelanceError, spec.TableTagNotFoundError):
     prefix = "Table tag not found: "
-    exit_code = 3
+    exit_code = Exit.NOT_FOUND
     hint = "list the tags: relance show TABLE"
 
 
 class TableTagAlreadyExistsError(RelanceError, spec.TableTagAlreadyExistsError):
     prefix = "Table tag already exists: "
-    exit_code = 4
+    exit_code = Exit.CONFLICT
     hint = "list the tags: relance show TABLE"
 
 
 class TransactionNotFoundError(RelanceError, spec.TransactionNotFoundError):
     prefix = "Transaction not found: "
-    exit_code = 3
+    exit_code = Exit.NOT_FOUND
     hint = "list the versions: relance versions TABLE"
 
 
 class TableVersionNotFoundError(RelanceError, spec.TableVersionNotFoundError):
     prefix = "Table version not found: "
-    exit_code = 3
+    exit_code = Exit.NOT_FOUND
     hint = "list the versions: relance versions TABLE"
 
 
 class TableColumnNotFoundError(RelanceError, spec.TableColumnNotFoundError):
     prefix = "Table column not found: "
-    exit_code = 3
+    exit_code = Exit.NOT_FOUND
     hint = "list the columns: relance show TABLE"
 
 
 class InvalidInputError(RelanceError, spec.InvalidInputError):
     prefix = "Invalid input: "
-    exit_code = 2
+    exit_code = Exit.USAGE
     hint = "fix the value above; see relance COMMAND --help"
 
 
 class ConcurrentModificationError(RelanceError, spec.ConcurrentModificationError):
     prefix = "Concurrent modification: "
-    exit_code = 4
+    exit_code = Exit.CONFLICT
     hint = "another client changed it at the same time: check its state and retry"
 
 
@@ -167,19 +173,19 @@ class KeyChangedError(ConcurrentModificationError):
 
 class PermissionDeniedError(RelanceError, spec.PermissionDeniedError):
     prefix = "Permission denied: "
-    exit_code = 6
+    exit_code = Exit.STORE
     hint = "check the credentials and their permissions: relance doctor"
 
 
 class UnauthenticatedError(RelanceError, spec.UnauthenticatedError):
     prefix = "Unauthenticated: "
-    exit_code = 6
+    exit_code = Exit.STORE
     hint = "check the credentials: relance doctor"
 
 
 class ServiceUnavailableError(RelanceError, spec.ServiceUnavailableError):
     prefix = "Service unavailable: "
-    exit_code = 6
+    exit_code = Exit.STORE
     hint = "check that the store is reachable: relance doctor"
 
 
@@ -200,7 +206,7 @@ class KeyNotFoundError(InternalError):
 class StorageError(InternalError):
     """The disk or the system under it failed; the message says what to do."""
 
-    exit_code = 6
+    exit_code = Exit.STORE
     hint = "repair the disk or raise the limit above, then retry: relance doctor"
 
 
@@ -212,29 +218,29 @@ class StorageFullError(StorageError):
 
 class InvalidTableStateError(RelanceError, spec.InvalidTableStateError):
     prefix = "Invalid table state: "
-    exit_code = 4
+    exit_code = Exit.CONFLICT
     hint = "check its state: relance status TABLE, relance show TABLE"
 
 
 class TableSchemaValidationError(RelanceError, spec.TableSchemaValidationError):
     prefix = "Table schema validation error: "
-    exit_code = 2
+    exit_code = Exit.USAGE
     hint = "the rows must match the columns of the table: see relance show TABLE"
 
 
 class ThrottlingError(RelanceError, spec.ThrottlingError):
     prefix = "Throttling: "
-    exit_code = 6
+    exit_code = Exit.STORE
     hint = "retry later, or pass --rate-limit if the command supports it"
 
 
 class TableBranchNotFoundError(RelanceError, spec.TableBranchNotFoundError):
     prefix = "Table branch not found: "
-    exit_code = 3
+    exit_code = Exit.NOT_FOUND
     hint = "list the branches: relance show TABLE"
 
 
 class TableBranchAlreadyExistsError(RelanceError, spec.TableBranchAlreadyExistsError):
     prefix = "Table branch already exists: "
-    exit_code = 4
+    exit_code = Exit.CONFLICT
     hint = "list the branches: relance show TABLE"

@@ -31,7 +31,7 @@ def test_text_of_an_error_is_shown_as_it_is_and_decides_nothing(detail: str) -> 
 def test_error_carries_its_own_hint_and_exit_code() -> None:
     error = errors.InvalidTableStateError("x", hint="do this")
     assert failure_of(error, str).to_do == "do this"
-    error.exit_code = 3
+    error.exit_code = Exit.NOT_FOUND
     assert failure_of(error, str).exit_code is Exit.NOT_FOUND
 
 

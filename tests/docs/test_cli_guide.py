@@ -13,7 +13,9 @@ from tests.support.cli import run
 from tests.support.paths import REPOSITORY
 from tests.support.roots import ipc
 
-from relance import DirectoryNamespace
+from relance import DirectoryNamespace, errors
+from relance.errors import RelanceError
+from relance.exits import MEANINGS
 
 POLICY = '[[rules]]\nname = "all"\ntables = "**"\ncompact = { min_fragments = 2 }\n'
 NOT_FOR_A_TEST = {
@@ -45,3 +47,20 @@ def test_every_command_in_the_readme_and_guide_runs(
             catalog = DirectoryNamespace(root="lake")
             catalog.create_table({"id": ["prod", "events"]}, ipc(events))
             catalog.insert_into_table({"id": ["prod", "events"]}, ipc(events))
+
+
+def test_guide_has_the_exit_codes_with_their_meanings_and_errors() -> None:
+    section = (REPOSITORY / "docs/cli.md").read_text().partition("## Exit codes\n")[2].partition("\n## ")[0]
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if "|" in line]
+    assert {int(code): meaning for code, meaning, _ in table[2:]} == {**MEANINGS}
+    classes = [each for each in vars(errors).values() if isinstance(each, type)]
+    kinds = [each for each in classes if issubclass(each, RelanceError) and each is not RelanceError]
+    for code, _, names in table[2:]:
+        # An error with the code of its parent goes without saying.
+        found = [
+            f"`{each.__name__}`"
+            for each in kinds
+            if each.exit_code == int(code)
+            and not any(parent in kinds and parent.exit_code == int(code) for parent in each.__mro__[1:])
+        ]
+        assert names == (", ".join(found) or "-")

@@ -96,7 +96,7 @@ def test_read_options_are_parsed() -> None:
     )
     assert (options.version, options.columns, options.limit) == (3, ("a,b", "größe"), 0)
     assert (options.filter, options.with_row_id, options.with_row_address) == ("x > 1", True, False)
-    assert (options.batch_size, options.split_bytes) == (10, 64 << 20)
+    assert (options.batch_size, options.split_bytes) == (10, 64_000_000)
     assert parse_read_options({**HERE, "columns": "a, b"}).columns == ("a", "b")
     assert parse_read_options({**HERE, "columns": "[]"}).columns == ()
 
@@ -132,6 +132,8 @@ def test_timestamp_without_a_zone_is_utc(text: str, moment: datetime) -> None:
         ("batch_size", "0"),
         ("split_rows", "0"),
         ("split_bytes", "64 apples"),
+        ("split_bytes", "67108864"),
+        ("split_bytes", "0MB"),
         ("filter", ""),
     ],
 )
@@ -194,7 +196,7 @@ def test_write_options_are_parsed() -> None:
         3,
         None,
     )
-    assert (options.max_bytes_per_file, options.stable_row_ids) == (1 << 30, None)
+    assert (options.max_bytes_per_file, options.stable_row_ids) == (1_000_000_000, None)
     assert (options.properties, options.job) == ({"owner": "me"}, "token")
 
 

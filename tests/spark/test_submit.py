@@ -12,10 +12,14 @@ from pathlib import Path
 import pyspark
 import pytest
 from tests.support.policy.lakes import POLICY, PolicyLake
+from tests.support.policy.runs import a_run
 
 import relance
+from relance.errors import InvalidInputError, RelanceError, ServiceUnavailableError
+from relance.exits import Exit
 from relance.policy import history, runs
-from relance.policy.records import RunState
+from relance.policy.lease import LeaseHeldError
+from relance.policy.records import RunRecord, RunState
 from relance.spark import submit
 
 pytestmark = pytest.mark.deep
@@ -68,6 +72,22 @@ def test_command_line_arguments_are_parsed() -> None:
     assert given.wait == timedelta(minutes=5)
     assert parse(["resume"]).run is None
     assert parse(["plan", "policy.toml", "--save", "plan.json"]).save == "plan.json"
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [
+        (LeaseHeldError("another run"), Exit.CONFLICT),
+        (InvalidInputError("bad policy"), Exit.USAGE),
+        (ServiceUnavailableError("no store"), Exit.STORE),
+        (a_run(state=RunState.REFUSED), Exit.REFUSED),
+        (a_run(state=RunState.FAILED), Exit.FAILED),
+        (a_run(), Exit.OK),
+    ],
+    ids=lambda value: value.name if isinstance(value, Exit) else "",
+)
+def test_exit_codes_are_those_of_the_command_line(ended: RelanceError | RunRecord, code: Exit) -> None:
+    assert submit.exit_code_of(ended) == code
 
 
 def test_bare_number_for_wait_is_refused_instead_of_read_as_milliseconds(

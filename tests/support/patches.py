@@ -42,7 +42,7 @@ PATCHED = {
     "readback.own_version": "relance.storage.readback:_own_version",
     # Catalog and manifest
     "clock.store_now": "relance.catalog.context:Context.store_now",
-    "catalog.list_namespaces": "relance:DirectoryNamespace.list_namespaces",
+    "catalog.check_format": "relance.catalog.context:Context.check_format",
     "manifest.commit": "relance.catalog.manifest.table:LanceManifest.commit",
     "manifest.since_boot": "relance.catalog.manifest.table:since_boot",
     "manifest.build_operation": "relance.catalog.manifest.table:_build",

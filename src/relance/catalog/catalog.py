@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from relance.catalog import create, drop, namespaces, purge, register, rename, repair, resolve
+from relance.catalog import create, drop, listing, namespaces, purge, register, rename, repair, resolve
 from relance.catalog.context import Context, open_context, shared_context, table_id_of
 from relance.catalog.copying import CopyProgress
 from relance.catalog.layout import ManifestFile, list_manifests
@@ -19,7 +19,7 @@ from relance.catalog.repair import Finding
 from relance.catalog.resolve import Exists, Generation, NotFound, SoftDeleted, TableStatus
 from relance.clock import SystemClock
 from relance.config import StorageOptions, parse_properties
-from relance.identifiers import TableId
+from relance.identifiers import TableId, parse_namespace_id
 from relance.lance_io import CreateMode, NewTable
 
 Parts = Sequence[str]
@@ -84,6 +84,14 @@ class Catalog:
     def status(self, parts: Parts) -> TableStatus:
         """Return whether the table exists, is dropped, or is not there."""
         return resolve.table_status(self.context, self.table_id(parts))
+
+    def tables(self, namespace: Parts = ()) -> list[str]:
+        """Return the names of a namespace's tables."""
+        return listing.list_names_in(self.context, parse_namespace_id(namespace, existing=True))
+
+    def all_tables(self) -> list[tuple[str, ...]]:
+        """Return the ids of all tables."""
+        return listing.list_all_ids(self.context)
 
     def versions(self, directory: str) -> list[ManifestFile]:
         """Return the manifest files of a table's versions, oldest first."""
@@ -161,7 +169,17 @@ class Catalog:
 
     def namespaces(self, namespace: Parts = ()) -> list[str]:
         """Return the names of a namespace's children."""
-        return namespaces.list_namespaces(self.context, namespace, after=None, limit=None)[0]
+        parts = parse_namespace_id(namespace, existing=True)
+        return namespaces.list_namespaces(self.context, parts, after=None, limit=None)[0]
+
+    def namespace_properties(self, namespace: Parts) -> dict[str, str]:
+        """Return the properties of a namespace, which the root has none of.
+
+        Raises:
+            NamespaceNotFoundError: there is no such namespace.
+        """
+        parts = parse_namespace_id(namespace, existing=True)
+        return namespaces.namespace_properties(self.context, parts)
 
     def scrub(self, *, repair_problems: bool = False) -> list[Finding]:
         """Return the inconsistencies of the root, and repair those that can be repaired safely."""

@@ -78,7 +78,6 @@ from relance.catalog.states import (
     undid,
 )
 from relance.clock import to_millis
-from relance.config import parse_duration
 from relance.errors import (
     ConcurrentModificationError,
     InternalError,
@@ -99,6 +98,7 @@ from relance.locations import MARKER_SUFFIX
 from relance.storage.ballast import emptying
 from relance.storage.probe import require_create_only, require_replace
 from relance.storage.protocol import Version
+from relance.units import parse_duration
 
 TTL_CONFIG = "relance.drop_ttl"
 """Key in a table's Lance config that says how long a drop of it can be undone."""

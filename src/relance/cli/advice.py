@@ -11,8 +11,8 @@ from relance.cli.exits import Exit
 from relance.cli.words import id_text, in_shell, moment
 
 if TYPE_CHECKING:
+    from relance.catalog import Catalog
     from relance.errors import RelanceError
-    from relance.namespace import DirectoryNamespace
 
 Id = tuple[str, ...]
 
@@ -29,9 +29,7 @@ class Advice:
     exit_code: Exit | None = None
 
 
-def advice_on(
-    error: RelanceError, catalog: DirectoryNamespace, command: str, ids: Sequence[Id]
-) -> Advice | None:
+def advice_on(error: RelanceError, catalog: Catalog, command: str, ids: Sequence[Id]) -> Advice | None:
     """Return what the state of the named objects says about an error, or None to keep what it says."""
     from relance.errors import (
         InvalidTableStateError,
@@ -58,10 +56,10 @@ def advice_on(
     return None
 
 
-def _dropped(catalog: DirectoryNamespace, table: Id) -> Advice | None:
+def _dropped(catalog: Catalog, table: Id) -> Advice | None:
     from relance import SoftDeleted
 
-    status = catalog.table_status(table)
+    status = catalog.status(table)
     if not isinstance(status, SoftDeleted) or status.state != "deleted":
         return None
     until = "" if status.purge_after is None else f" until {moment(status.purge_after)}"
@@ -75,7 +73,7 @@ def _protected(name: Id) -> Advice:
     return Advice(f"to allow it: relance unprotect {in_shell(name)}", f"'{id_text(name)}' is protected")
 
 
-def _inside(catalog: DirectoryNamespace, name: Id) -> Sequence[Id]:
+def _inside(catalog: Catalog, name: Id) -> Sequence[Id]:
     from relance.cli.params import all_namespace_ids, all_table_ids  # which needs the state, which needs this
 
     if not _is_namespace(catalog, name):
@@ -84,17 +82,17 @@ def _inside(catalog: DirectoryNamespace, name: Id) -> Sequence[Id]:
     return [each for each in found if each[: len(name)] == name and each != name]
 
 
-def _is_table(catalog: DirectoryNamespace, name: Id) -> bool:
+def _is_table(catalog: Catalog, name: Id) -> bool:
     from relance import Exists
 
-    return isinstance(catalog.table_status(name), Exists)
+    return isinstance(catalog.status(name), Exists)
 
 
-def _is_namespace(catalog: DirectoryNamespace, name: Id) -> bool:
+def _is_namespace(catalog: Catalog, name: Id) -> bool:
     from relance.errors import NamespaceNotFoundError
 
     try:
-        catalog.namespace_exists({"id": list(name)})
+        catalog.namespace_properties(name)
     except NamespaceNotFoundError:
         return False
     return True

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relance.amounts import plural
 from relance.cli.base import Command
 from relance.cli.exits import Exit
 from relance.cli.failures import Failure
 from relance.cli.output import Answer, Grid
 from relance.cli.state import State, pass_state
+from relance.units import plural
 
 if TYPE_CHECKING:
     from relance.storage.checkup import Check

@@ -1,35 +1,10 @@
-"""Exit codes, and the error that commands raise."""
+"""The error that commands raise; the exit codes are in relance.exits."""
 
 from __future__ import annotations
 
-from enum import IntEnum
+from relance.exits import MEANINGS, Exit
 
-
-class Exit(IntEnum):
-    """Exit codes; docs/reference/cli.md has the same table."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    CONFLICT = 4
-    REFUSED = 5
-    STORE = 6
-    INTERRUPTED = 130
-    BROKEN_PIPE = 141
-
-
-MEANINGS: dict[Exit, str] = {
-    Exit.OK: "success",
-    Exit.FAILED: "failed, fully or in part; or `doctor` or `scrub` found problems",
-    Exit.USAGE: "invalid command line, id, expression or settings file",
-    Exit.NOT_FOUND: "table, namespace, version, tag, branch, column or folder not found",
-    Exit.CONFLICT: "the name is taken, the table's state does not allow it, or it changed concurrently",
-    Exit.REFUSED: "refused, nothing was changed: not confirmed, or over a limit of the policy",
-    Exit.STORE: "the store denied access or did not respond",
-    Exit.INTERRUPTED: "interrupted with Ctrl-C",
-    Exit.BROKEN_PIPE: "the reader of the output closed the pipe",
-}
+__all__ = ["MEANINGS", "CliError", "Exit"]
 
 
 class CliError(Exception):

@@ -6,13 +6,13 @@ A kind and what it imports are loaded when a command is used, not to list the co
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from relance.amounts import plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.engines import run_job
@@ -20,6 +20,7 @@ from relance.cli.maintaining import planned_line, report_answer, run_confirmed
 from relance.cli.output import Answer
 from relance.cli.params import DROPPED, TABLE, dry_run_option, engine_options, yes_option
 from relance.cli.state import State, pass_state
+from relance.units import plural
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -65,7 +66,12 @@ class JobCommand(Command):
 
 
 def find_command(name: str) -> JobCommand | None:
-    """Return the command of a kind that is not in the list of commands, such as one of an extension."""
+    """Return the command of a kind that is not in the list of commands: one of an extension.
+
+    An extension has imported the kinds; without one, nobody has to wait for them to see a mistyped command.
+    """
+    if "relance.jobs.base" not in sys.modules:
+        return None
     from relance.jobs.base import kinds
 
     found = next((kind for kind in kinds() if kind.command == name), None)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relance.amounts import plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
@@ -18,6 +17,7 @@ from relance.cli.output import Answer
 from relance.cli.params import ANY, DROPPED, DURATION, NAMESPACE, TABLE, yes_option
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, in_shell, moment
+from relance.units import plural
 
 if TYPE_CHECKING:
     from relance.namespace import DirectoryNamespace

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from relance.amounts import count, in_bytes, plural
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
@@ -17,12 +16,13 @@ from relance.cli.params import ANY, NAMESPACE, TABLE, all_namespace_ids, all_tab
 from relance.cli.sizes import SIZE_HEADINGS, Size, sizes_of
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, in_shell, moment
+from relance.units import count, in_bytes, plural
 
 if TYPE_CHECKING:
-    from lance_namespace import DescribeTableResponse
-
+    from relance.catalog import Catalog
     from relance.catalog.resolve import SoftDeleted
-    from relance.namespace import DirectoryNamespace
+    from relance.operations.arrow_json import ArrowType
+    from relance.operations.inspection import Inspected
 
 Id = tuple[str, ...]
 
@@ -48,16 +48,16 @@ def ls(
     dropped: bool,
 ) -> Answer:
     """List tables and namespaces."""
-    catalog, inside = state.catalog, namespace or ()
+    catalog, inside = state.view, namespace or ()
     if inside:
-        catalog.namespace_exists({"id": list(inside)})
+        catalog.namespace_properties(inside)
     if dropped:
         return _list_dropped(catalog, namespace, sizes=sizes or tree)
     both = only_tables == only_namespaces
     spaces, tables = _find(catalog, inside, deep=recursive or tree)
     spaces = spaces if both or only_namespaces else []
     tables = tables if both or only_tables else []
-    found = sizes_of(catalog, tables) if sizes else {}
+    found = sizes_of(lambda table: _size(catalog, table), tables) if sizes else {}
     result = {
         "root": catalog.root_uri,
         "namespace": id_text(inside) if inside else None,
@@ -73,14 +73,26 @@ def ls(
     return Answer(result, [Grid(headings, rows, frozenset(SIZE_HEADINGS), empty)])
 
 
-def _find(catalog: DirectoryNamespace, inside: Id, *, deep: bool) -> tuple[list[Id], list[Id]]:
+def _find(catalog: Catalog, inside: Id, *, deep: bool) -> tuple[list[Id], list[Id]]:
     if not deep:
-        names = catalog.list_namespaces({"id": list(inside)}).namespaces
-        tables = catalog.list_tables({"id": list(inside)}).tables
-        return [(*inside, each) for each in names], [(*inside, each) for each in tables]
+        spaces = [(*inside, each) for each in catalog.namespaces(inside)]
+        return spaces, [(*inside, each) for each in catalog.tables(inside)]
     depth = len(inside)
     spaces = [each for each in all_namespace_ids(catalog) if each[:depth] == inside and each != inside]
     return spaces, [each for each in all_table_ids(catalog) if each[:depth] == inside]
+
+
+def _size(catalog: Catalog, table: Id) -> Size:
+    from relance.operations.inspection import inspect_table
+
+    found = inspect_table(catalog.context, catalog.table_id(table))
+    measured = found.summary or {}
+    return Size(
+        rows=int(measured.get("total_rows", 0)),
+        bytes=int(measured.get("total_files_size", 0)),
+        fragments=int(measured.get("total_fragments", 0)),
+        version=found.version,
+    )
 
 
 def _size_fields(found: Size | None, wanted: bool) -> dict[str, Any]:
@@ -106,7 +118,7 @@ def _leaf(table: Id, found: dict[Id, Size]) -> str:
     return table[-1] if table not in found else f"{table[-1]}  ({found[table].summary})"
 
 
-def _list_dropped(catalog: DirectoryNamespace, namespace: Id | None, *, sizes: bool) -> Answer:
+def _list_dropped(catalog: Catalog, namespace: Id | None, *, sizes: bool) -> Answer:
     if sizes:
         raise CliError(
             "--dropped cannot be combined with --sizes or --tree",
@@ -114,9 +126,7 @@ def _list_dropped(catalog: DirectoryNamespace, namespace: Id | None, *, sizes: b
             Exit.USAGE,
         )
     found = [
-        each
-        for each in catalog.list_dropped_tables()
-        if namespace is None or each.id[: len(namespace)] == namespace
+        each for each in catalog.dropped() if namespace is None or each.id[: len(namespace)] == namespace
     ]
     grid = Grid(
         ["NAME", "STATE", "VERSION", "DROPPED", "PURGE AFTER", "DELETION ID"],
@@ -155,23 +165,22 @@ def dropped_fields(status: SoftDeleted) -> dict[str, Any]:
 @pass_state
 def show(state: State, name: Id) -> Answer:
     """Show a table (columns, size, indexes, tags) or a namespace."""
+    catalog = state.view
     from relance.errors import NamespaceNotFoundError, TableNotFoundError
+    from relance.operations.inspection import inspect_table
 
-    catalog = state.catalog
     try:
-        described = catalog.describe_table(
-            {"id": list(name), "load_detailed_metadata": True, "vend_credentials": False}
-        )
+        found = inspect_table(catalog.context, catalog.table_id(name))
     except TableNotFoundError as missing:
         try:
             return _show_namespace(catalog, name)
         except NamespaceNotFoundError:
             raise missing from None
-    return _show_table(catalog, name, described)
+    return _show_table(catalog, name, found)
 
 
-def _show_namespace(catalog: DirectoryNamespace, name: Id) -> Answer:
-    properties = catalog.describe_namespace({"id": list(name)}).properties or {}
+def _show_namespace(catalog: Catalog, name: Id) -> Answer:
+    properties = catalog.namespace_properties(name)
     spaces, tables = _find(catalog, name, deep=False)
     result = {
         "namespace": id_text(name),
@@ -189,39 +198,37 @@ def _show_namespace(catalog: DirectoryNamespace, name: Id) -> Answer:
     return Answer(result, [_facts(facts)])
 
 
-def _show_table(catalog: DirectoryNamespace, name: Id, described: DescribeTableResponse) -> Answer:
-    key = {"id": list(name)}
-    measured = described.metadata or {}
-    schema = described.var_schema
-    declared = bool(described.is_only_declared)
-    tags = {} if declared else catalog.list_table_tags(key).tags
-    branches = {} if declared else catalog.list_table_branches(key).branches
-    indexes = [] if declared else catalog.list_table_indices(key).indexes
+def _show_table(catalog: Catalog, name: Id, found: Inspected) -> Answer:
+    from relance.operations.arrow_json import fields_to_json
+    from relance.operations.inspection import refs_of
+
+    measured, refs = found.summary or {}, refs_of(catalog.context, found)
     result = {
         "table": id_text(name),
-        "location": described.location,
-        "declared": declared,
-        "version": described.version,
+        "location": found.location,
+        "declared": bool(found.declared),
+        "version": found.version,
         "rows": _number(measured, "total_rows"),
         "bytes": _number(measured, "total_files_size"),
         "fragments": _number(measured, "total_fragments"),
         "deleted_rows": _number(measured, "total_deletion_file_rows"),
         "protected": catalog.is_protected(name),
-        "properties": described.properties or {},
+        "properties": dict(found.properties),
         "columns": [
             {"name": each.name, "type": _type_text(each.type), "nullable": each.nullable}
-            for each in (schema.fields if schema is not None else [])
+            for each in ([] if found.schema is None else fields_to_json(found.schema))
         ],
         "indexes": [
-            {"name": each.index_name, "columns": each.columns, "status": each.status} for each in indexes
+            {"name": index, "columns": list(columns), "status": "SUCCEEDED"}
+            for index, columns in refs.indexes
         ],
-        "tags": {tag: content.version for tag, content in tags.items()},
-        "branches": sorted(branches),
+        "tags": {tag: content["version"] for tag, content in refs.tags.items()},
+        "branches": list(refs.branches),
     }
     return Answer(result, _table_text(result))
 
 
-def _number(measured: dict[str, str], name: str) -> int | None:
+def _number(measured: Mapping[str, str], name: str) -> int | None:
     return int(measured[name]) if name in measured else None
 
 
@@ -247,7 +254,7 @@ def _table_text(result: dict[str, Any]) -> list[Part]:
     return [_facts(facts), "", Grid(["COLUMN", "TYPE", ""], columns)]
 
 
-def _type_text(kind: Any) -> str:
+def _type_text(kind: ArrowType) -> str:
     inner = [f"{each.name}: {_type_text(each.type)}" for each in kind.fields or []]
     length = f"[{kind.length}]" if kind.length is not None else ""
     if kind.length is not None and kind.type.startswith("decimal"):  # the spec encodes both in one number
@@ -267,9 +274,9 @@ def status(state: State, table: Id) -> Answer:
 
     The exit code is 3 if there is no such table.
     """
+    found = state.view.status(table)
     from relance.catalog.resolve import Exists, SoftDeleted
 
-    found = state.catalog.table_status(table)
     name = id_text(table)
     if isinstance(found, Exists):
         return Answer({"table": name, "status": "exists"}, [f"{name} exists"])

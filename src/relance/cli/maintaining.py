@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relance.amounts import count, duration, in_bytes, plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.engines import run_job
@@ -20,6 +19,7 @@ from relance.cli.output import Answer, Grid
 from relance.cli.params import DROPPED, DURATION, MOMENT, TABLE, dry_run_option, engine_options, yes_option
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text
+from relance.units import count, duration, exact_duration, in_bytes, plural
 
 if TYPE_CHECKING:
     from relance.jobs import Report, Result
@@ -249,7 +249,7 @@ def cleanup(
 
     if older_than is not None and older_than < FLOOR and not allow_young:
         raise CliError(
-            f"--older-than {duration(older_than)} removes versions that jobs may still use",
+            f"--older-than {exact_duration(older_than)} removes versions that jobs may still use",
             "use at least 24h, or pass --allow-young if no job uses them",
             Exit.USAGE,
         )

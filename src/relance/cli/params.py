@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from relance.cli.state import State
 
 if TYPE_CHECKING:
-    from relance.namespace import DirectoryNamespace
+    from relance.catalog import Catalog
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -21,7 +21,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class IdType(click.ParamType[Any]):
     """An id such as prod.analytics.users; names with a dot in backticks. Completed from the catalog."""
 
-    def __init__(self, name: str, known: Callable[[DirectoryNamespace], Iterable[tuple[str, ...]]]) -> None:
+    def __init__(self, name: str, known: Callable[[Catalog], Iterable[tuple[str, ...]]]) -> None:
         self.name = name
         self._known = known
 
@@ -44,7 +44,7 @@ class IdType(click.ParamType[Any]):
         state = ctx.ensure_object(State)
         state.quiet = True
         try:
-            names = [format_id(each) for each in self._known(state.catalog)]
+            names = [format_id(each) for each in self._known(state.view)]
         except Exception:  # noqa: BLE001  # the shell expects words, not errors
             return []
         # Without names in backticks: a shell would run them as commands.
@@ -52,27 +52,25 @@ class IdType(click.ParamType[Any]):
         return [CompletionItem(each) for each in sorted(safe) if each.startswith(incomplete)]
 
 
-def all_table_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
+def all_table_ids(catalog: Catalog) -> list[tuple[str, ...]]:
     """Return the ids of all visible tables."""
-    from relance.identifiers import DELIMITER
-
-    return [tuple(each.split(DELIMITER)) for each in catalog.list_all_tables({}).tables]
+    return catalog.all_tables()
 
 
-def all_namespace_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
+def all_namespace_ids(catalog: Catalog) -> list[tuple[str, ...]]:
     """Return the ids of all namespaces except the root, parents before children."""
     found: list[tuple[str, ...]] = []
     waiting: list[tuple[str, ...]] = [()]
     while waiting:
         parent = waiting.pop()
-        children = [(*parent, each) for each in catalog.list_namespaces({"id": list(parent)}).namespaces]
+        children = [(*parent, each) for each in catalog.namespaces(parent)]
         found += children
         waiting += children
     return sorted(found)
 
 
-def _dropped_ids(catalog: DirectoryNamespace) -> list[tuple[str, ...]]:
-    return [each.id for each in catalog.list_dropped_tables()]
+def _dropped_ids(catalog: Catalog) -> list[tuple[str, ...]]:
+    return [each.id for each in catalog.dropped()]
 
 
 TABLE = IdType("table", all_table_ids)
@@ -87,10 +85,10 @@ class _Duration(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, timedelta):
             return value
-        from relance.config import parse_duration
+        from relance.units import parse_duration
 
         what = f"--{param.name}".replace("_", "-") if param and param.name else "duration"
-        return parse_duration(value, what=what, needs_unit=True)
+        return parse_duration(value, what=what)
 
 
 class _Moment(click.ParamType[Any]):
@@ -99,13 +97,13 @@ class _Moment(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, datetime):
             return value
+        from relance.errors import InvalidInputError
+        from relance.units import parse_instant
+
         try:
-            found = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(
-                f"invalid time {value!r}; write it like 2026-03-01 or 2026-03-01T12:00:00+00:00", param, ctx
-            )
-        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+            return parse_instant(value, what="it")
+        except InvalidInputError as error:
+            self.fail(error.detail, param, ctx)
 
 
 DURATION = _Duration()

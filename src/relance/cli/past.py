@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relance.amounts import count, duration, in_bytes
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
 from relance.cli.output import Answer, Grid
@@ -17,6 +16,7 @@ from relance.cli.policies import KIND
 from relance.cli.run_texts import html_option, record_answer
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, moment
+from relance.units import count, duration, in_bytes
 
 if TYPE_CHECKING:
     from relance.policy.past_runs import HistoryEntry, RunEntry

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from relance.amounts import plural
 from relance.cli.base import Command, Group
 from relance.cli.catalog_options import why_untrusted
 from relance.cli.exits import CliError, Exit
@@ -18,6 +17,7 @@ from relance.cli.output import Answer, Grid, Part
 from relance.cli.params import TABLE
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text
+from relance.units import plural
 
 if TYPE_CHECKING:
     from relance.jobs.facts import TableFacts

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relance.amounts import plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.exits import Exit
@@ -17,6 +16,7 @@ from relance.cli.params import dry_run_option, yes_option
 from relance.cli.progress import migration_bar
 from relance.cli.state import State, pass_state
 from relance.cli.words import listed, printable
+from relance.units import plural
 
 if TYPE_CHECKING:
     from relance.catalog.repair import Finding

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from relance.amounts import count, plural
 from relance.cli.base import Command
 from relance.cli.engines import spark_session, wants_spark
 from relance.cli.exits import CliError, Exit
@@ -17,6 +16,7 @@ from relance.cli.params import ANY, TABLE, engine_options
 from relance.cli.progress import rows_bar
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text
+from relance.units import count, plural
 
 if TYPE_CHECKING:
     from relance.operations.transfer.exporting import Selection

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relance.amounts import in_bytes, plural
 from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.engines import spark_session, wants_spark
@@ -21,6 +20,7 @@ from relance.cli.progress import job_bar
 from relance.cli.run_texts import html_option, record_answer
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, moment
+from relance.units import in_bytes, plural
 
 if TYPE_CHECKING:
     from relance.policy import RunPlan

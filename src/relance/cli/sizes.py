@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relance.amounts import count, in_bytes, plural
+from relance.units import count, in_bytes, plural
 
-if TYPE_CHECKING:
-    from relance.namespace import DirectoryNamespace
+Id = tuple[str, ...]
 
 SIZE_HEADINGS = ("ROWS", "SIZE", "FRAGMENTS", "VERSION")
 
@@ -43,25 +42,16 @@ class Size:
         return "unreadable" if self.error else f"{plural(self.rows or 0, 'row')}, {in_bytes(self.bytes)}"
 
 
-def sizes_of(catalog: DirectoryNamespace, tables: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Size]:
+def sizes_of(measure: Callable[[Id], Size], tables: Sequence[Id]) -> dict[Id, Size]:
     """Return the size of each table; an unreadable table does not affect the others."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(tables, pool.map(lambda each: _size(catalog, each), tables), strict=True))
+        return dict(zip(tables, pool.map(lambda each: _size(measure, each), tables), strict=True))
 
 
-def _size(catalog: DirectoryNamespace, table: tuple[str, ...]) -> Size:
+def _size(measure: Callable[[Id], Size], table: Id) -> Size:
     from relance.errors import RelanceError
 
     try:
-        found = catalog.describe_table(
-            {"id": list(table), "load_detailed_metadata": True, "vend_credentials": False}
-        )
+        return measure(table)
     except RelanceError as error:
         return Size(error=str(error))
-    measured = found.metadata or {}
-    return Size(
-        rows=int(measured.get("total_rows", 0)),
-        bytes=int(measured.get("total_files_size", 0)),
-        fragments=int(measured.get("total_fragments", 0)),
-        version=found.version,
-    )

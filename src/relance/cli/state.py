@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -16,15 +16,17 @@ from relance.cli.advice import Advice, advice_on
 from relance.cli.catalog_options import Lake, find_lake
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure, details_of, failure_of
+from relance.cli.imports import import_lance_alone
 from relance.cli.output import note
 from relance.cli.words import printable
 
 if TYPE_CHECKING:
+    from relance.catalog import Catalog
     from relance.errors import RelanceError
     from relance.namespace import DirectoryNamespace
 
-
 Id = tuple[str, ...]
+_Opened = TypeVar("_Opened")
 
 
 @dataclass
@@ -70,12 +72,27 @@ class State:
         Raises:
             CliError: its folder does not exist.
         """
+        return self._in_existing_folder(lambda: self.new_catalog)
+
+    @cached_property
+    def view(self) -> Catalog:
+        """The opened catalog for commands that only look: it opens in the time that Lance needs.
+
+        Raises:
+            CliError: its folder does not exist.
+        """
+        import_lance_alone()
+        from relance.catalog import Catalog
+
+        return self._in_existing_folder(lambda: Catalog.open(self.lake.properties))
+
+    def _in_existing_folder(self, open_catalog: Callable[[], _Opened]) -> _Opened:
         from relance.locations import Scheme, parse_root
 
         root = parse_root(self.lake.properties["root"])
         is_missing = root.scheme is Scheme.FILE and not os.path.isdir(root.path)
         # Invalid settings are reported first, unless a file is there, in which nothing can be opened.
-        catalog = None if is_missing and os.path.lexists(root.path) else self.new_catalog
+        catalog = None if is_missing and os.path.lexists(root.path) else open_catalog()
         if catalog is None or is_missing:
             raise CliError(
                 f"folder {root.path} not found (set by {self.lake.named_by})",
@@ -97,9 +114,9 @@ class State:
         return failure_of(error, self.redact, ids=ids, advise=self._advice)
 
     def _advice(self, error: RelanceError, ids: Sequence[Id]) -> Advice | None:
-        if not ids or "catalog" not in vars(self):
+        if not ids or not {"catalog", "view"} & set(vars(self)):
             return None
-        return advice_on(error, self.catalog, self.command, ids)
+        return advice_on(error, self.view, self.command, ids)
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets in the properties of the catalog and of Spark."""

@@ -1,10 +1,12 @@
-"""Format ids, times and lists; amounts are in relance.amounts."""
+"""Format ids, times and lists; amounts are in relance.units."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
+
+from relance.units import instant_to_second
 
 _SHOWN = 20
 
@@ -30,7 +32,7 @@ def in_shell(parts: Sequence[str]) -> str:
 
 def moment(when: datetime | None) -> str:
     """Return a time in UTC, to the second; a dash if there is none."""
-    return "-" if when is None else when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return "-" if when is None else instant_to_second(when)
 
 
 def listed(names: Sequence[str], *, most: int = _SHOWN) -> list[str]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from relance.config import parse_duration
 from relance.errors import InvalidInputError
 from relance.jobs.base import Effect, Estimate, Expected, Job, Name, TablePlan, Task, Verdict, setting
 from relance.jobs.settings import DurationText, Flag
+from relance.units import parse_duration
 
 if TYPE_CHECKING:
     from relance.jobs.base import Context

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import PrivateAttr, model_validator
 
-from relance.amounts import plural
 from relance.errors import InvalidInputError
 from relance.jobs.base import Effect, Estimate, Expected, Job, Name, TablePlan, Verdict, setting
 from relance.jobs.settings import Amount, Count, Duration, Flag, Moment, SettingError, moment_text
+from relance.units import plural
 
 if TYPE_CHECKING:
     from relance.jobs.base import Context

@@ -6,9 +6,9 @@ from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING
 
-from relance.amounts import plural
 from relance.jobs.base import Expected, Job, Name, Verdict, setting
 from relance.jobs.settings import Count, Flag, Share, Size
+from relance.units import plural
 
 if TYPE_CHECKING:
     from relance.jobs.base import Context

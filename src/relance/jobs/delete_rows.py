@@ -10,7 +10,8 @@ from pydantic import model_validator
 from relance.errors import InvalidInputError
 from relance.jobs.base import Effect, Estimate, Expected, Job, Name, Verdict, setting
 from relance.jobs.predicates import age_of, check_predicate, older_rows, pin_time
-from relance.jobs.settings import Duration, SettingError, Text, duration_text
+from relance.jobs.settings import Duration, SettingError, Text
+from relance.units import exact_duration
 
 if TYPE_CHECKING:
     from relance.jobs.base import Context
@@ -84,7 +85,7 @@ class DeleteRows(Job):
     def _what(self) -> str:
         old = ""
         if self.older_than is not None:
-            old = f"rows whose {self.time_column} is older than {duration_text(self.older_than)}"
+            old = f"rows whose {self.time_column} is older than {exact_duration(self.older_than)}"
         if self.predicate is None:
             return old
         return f"{old}, matching {self.predicate}" if old else f"rows matching {self.predicate}"

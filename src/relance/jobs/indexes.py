@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from relance.amounts import plural
 from relance.jobs.base import Expected, Job, Name, Verdict, setting
 from relance.jobs.settings import Amount, Count, Share
+from relance.units import plural
 
 if TYPE_CHECKING:
     from relance.jobs.base import Context

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relance.jobs.base import Job, Scope, kinds, only_for, policy_kinds, settings_for
-from relance.jobs.settings import duration_text, value_of
+from relance.jobs.settings import in_hours, value_of
 
 _HEAD = """# Jobs
 
@@ -87,7 +87,7 @@ def _default(field: Any) -> str:
     if default is None:
         return ""
     if isinstance(default, timedelta):
-        return f"`{duration_text(default)}`"
+        return f"`{in_hours(default)}`"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 

@@ -10,16 +10,14 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from re import ASCII, IGNORECASE
-from re import compile as pattern
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic_core import CoreSchema, core_schema
 
 from relance.clock import require_moment
-from relance.config import parse_duration, require_duration
 from relance.errors import InvalidInputError
+from relance.units import exact_duration, parse_duration, parse_instant, parse_size, require_duration
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -29,8 +27,8 @@ _MAX_DURATION = timedelta(days=36_500)
 _MAX_TEXT = 10_000
 _MAX_COUNT = 2**63 - 1
 _SHOWN = 80
-_SIZE = pattern(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgtp]?)(i?)b", ASCII | IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+T = TypeVar("T")
 
 
 class SettingError(ValueError):
@@ -85,21 +83,12 @@ class Value:
             except ValueError as error:
                 raise error if isinstance(error, SettingError) else self.refusal(text) from None
         if self is MOMENT:
-            return self.read(_with_zone(text))
+            return _of_text(parse_instant, text)  # a person who types a day means it in UTC
         return self.read(text)
 
     def refusal(self, value: object) -> SettingError:
         """Return the complaint about a value of another type."""
         return SettingError(f"must be {self.name}, got {shown(value)}")
-
-
-def _with_zone(text: str) -> str:
-    """Return a time with UTC as its zone if it names none: a person who types a day means that."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    return text if found.tzinfo is not None else found.replace(tzinfo=UTC).isoformat()
 
 
 def shown(value: object) -> str:
@@ -112,6 +101,18 @@ def shown(value: object) -> str:
         return "a table" if isinstance(value, dict) else "a list"
     text = repr(value[: _SHOWN + 1]) if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def _of_text(parse: Callable[..., T], text: str) -> T:
+    """Return what a text means.
+
+    Raises:
+        SettingError: it means nothing.
+    """
+    try:
+        return parse(text, what="")
+    except InvalidInputError as error:
+        raise SettingError(error.detail) from None
 
 
 def _flag(value: object) -> bool:
@@ -151,11 +152,7 @@ def _size(value: object, minimum: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise SIZE.refusal(value)
         return _whole(value, minimum)
-    found = _SIZE.fullmatch(value.strip())
-    if found is None:
-        raise SettingError(f"is not a size: {shown(value)}; use a value such as 500GB or 128MiB")
-    number, power, binary = found.groups()
-    return _whole(int(Decimal(number) * (1024 if binary else 1000) ** _POWERS[power.lower()]), minimum)
+    return _whole(_of_text(parse_size, value), minimum)
 
 
 def read_text(value: object) -> str:
@@ -179,19 +176,7 @@ def _duration(value: object) -> timedelta:
             raise SettingError(error.detail.removeprefix("the duration ")) from None
     if not isinstance(value, str):
         raise DURATION.refusal(value)
-    if value.strip().isdecimal():  # 7 could mean days as well as milliseconds
-        raise SettingError(f"has no unit: {shown(value)}; use a value such as 7d, 12h, 30m or 90s")
-    try:
-        if len(value) > 100:
-            raise InvalidInputError("too long")
-        span = parse_duration(value, what="it", longest=timedelta.max)
-    except InvalidInputError:
-        raise SettingError(
-            f"is not a duration: {shown(value)}; use a value such as 7d, 12h, 30m or 90s"
-        ) from None
-    if span > _MAX_DURATION:
-        raise SettingError(f"is longer than 100 years: {shown(value)}")
-    return span
+    return _of_text(partial(parse_duration, longest=_MAX_DURATION), value)
 
 
 def _duration_text(value: object) -> str:
@@ -199,15 +184,6 @@ def _duration_text(value: object) -> str:
     if not isinstance(value, str):
         raise DURATION.refusal(value)
     return value.strip()
-
-
-def duration_text(span: timedelta) -> str:
-    """Return a span as a policy file has it, exact to the millisecond."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
-        whole, rest = divmod(span // timedelta(milliseconds=1), size)
-        if not rest and whole > (unit == "d"):  # one day is 24h, as people say it of ages
-            return f"{whole}{unit}"
-    return f"{span // timedelta(milliseconds=1)}ms"
 
 
 def _assignments(value: object) -> dict[str, str]:
@@ -222,16 +198,12 @@ def _assignments(value: object) -> dict[str, str]:
 
 
 def _moment(value: object) -> datetime:
-    found = value
-    if isinstance(value, str):
-        try:
-            found = datetime.fromisoformat(value)
-        except ValueError:
-            raise MOMENT.refusal(value) from None
-    if not isinstance(found, datetime):
-        raise MOMENT.refusal(value)
     try:
-        return require_moment(found, what="it")
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        raise MOMENT.refusal(value) from None
+    try:
+        return require_moment(moment, what="it")  # type: ignore[arg-type]  # it says what it must be
     except InvalidInputError as error:
         raise SettingError(error.detail.removeprefix("it ")) from None
 
@@ -260,7 +232,7 @@ SIZE = Value(
 LARGE_SIZE = Value(SIZE.name, lambda value: _size(value, 0), {"oneOf": [_FROM_0, _SIZE_TEXT]}, metavar="SIZE")
 TEXT = Value("a string", read_text, {"type": "string", "minLength": 1})
 DURATION = Value(
-    "a duration like 7d, 12h or 1d 6h", _duration, _DURATION_SCHEMA, duration_text, metavar="DURATION"
+    "a duration like 7d, 12h or 1d 6h", _duration, _DURATION_SCHEMA, exact_duration, metavar="DURATION"
 )
 DURATION_TEXT = Value(DURATION.name, _duration_text, _DURATION_SCHEMA, metavar="DURATION")
 MOMENT = Value(
@@ -292,6 +264,11 @@ DurationText = Annotated[str, DURATION_TEXT]
 """A duration that is kept as it was written."""
 Moment = Annotated[datetime, MOMENT]
 Assignments = Annotated[Mapping[str, str], ASSIGNMENTS]
+
+
+def in_hours(span: timedelta) -> str:
+    """Return a default as the schema and the reference have it: minimum ages are said in hours."""
+    return f"{span // timedelta(hours=1)}h"
 
 
 def value_of(field: FieldInfo) -> Value | None:

@@ -10,14 +10,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from lance_namespace_urllib3_client.models.json_arrow_data_type import JsonArrowDataType
-from lance_namespace_urllib3_client.models.json_arrow_field import JsonArrowField
-from lance_namespace_urllib3_client.models.json_arrow_schema import JsonArrowSchema
 
-_Renderer = Callable[[pa.DataType], JsonArrowDataType]
+if TYPE_CHECKING:
+    from lance_namespace_urllib3_client.models.json_arrow_schema import JsonArrowSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowType:
+    """A type, as the model of the namespace spec holds it."""
+
+    type: str
+    fields: tuple[ArrowField, ...] | None = None
+    length: int | None = None
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"type": self.type}
+        if self.fields is not None:
+            shown["fields"] = [each.as_json for each in self.fields]
+        if self.length is not None:
+            shown["length"] = self.length
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowField:
+    """A field, likewise."""
+
+    name: str
+    nullable: bool
+    type: ArrowType
+    metadata: Mapping[str, str] | None = None
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "nullable": self.nullable,
+            "type": self.type.as_json,
+            "metadata": self.metadata,
+        }
+
+
+_Renderer = Callable[[pa.DataType], ArrowType]
 
 _EXTENSION_NAME = "ARROW:extension:name"
 _EXTENSION_PARAMETERS = "ARROW:extension:metadata"
@@ -27,23 +66,31 @@ _DECIMAL_PRECISION_FACTOR = 1000
 
 def schema_to_json(schema: pa.Schema) -> JsonArrowSchema:
     """Render the Arrow schema of a stored table."""
-    return JsonArrowSchema(
-        fields=[_field_to_json(field) for field in schema],
-        metadata=_metadata_to_text(schema.metadata) or None,
+    # The models take longer to import than Lance, and a listing of columns needs none.
+    from lance_namespace_urllib3_client.models.json_arrow_schema import JsonArrowSchema
+
+    return JsonArrowSchema.model_validate(
+        {
+            "fields": [each.as_json for each in fields_to_json(schema)],
+            "metadata": _metadata_to_text(schema.metadata) or None,
+        }
     )
 
 
-def _field_to_json(field: pa.Field) -> JsonArrowField:
+def fields_to_json(schema: pa.Schema) -> list[ArrowField]:
+    """Render the fields of the Arrow schema of a stored table."""
+    return [_field_to_json(field) for field in schema]
+
+
+def _field_to_json(field: pa.Field) -> ArrowField:
     """Render one field, with the extension it carries written out as metadata."""
     metadata = _metadata_to_text(field.metadata)
     if isinstance(field.type, pa.BaseExtensionType):
         metadata |= _extension_metadata(field.type)
-    return JsonArrowField(
-        name=field.name, nullable=field.nullable, type=_type_to_json(field.type), metadata=metadata or None
-    )
+    return ArrowField(field.name, field.nullable, _type_to_json(field.type), metadata or None)
 
 
-def _type_to_json(data_type: pa.DataType) -> JsonArrowDataType:
+def _type_to_json(data_type: pa.DataType) -> ArrowType:
     """Render one type by the table, an extension type as what it is stored as."""
     if isinstance(data_type, pa.BaseExtensionType):
         return _type_to_json(_EXTENSION_STORAGE.get(data_type.extension_name, data_type.storage_type))
@@ -88,44 +135,44 @@ def _extension_parameters(extension: pa.BaseExtensionType) -> str:
 
 def _named(name: str) -> _Renderer:
     """Make the renderer of a type that is fully told by its name."""
-    return lambda data_type: JsonArrowDataType(type=name)
+    return lambda data_type: ArrowType(type=name)
 
 
 def _nested(name: str) -> _Renderer:
     """Make the renderer of a type that is told by its name and its child fields."""
-    return lambda data_type: JsonArrowDataType(type=name, fields=_children(data_type))
+    return lambda data_type: ArrowType(type=name, fields=_children(data_type))
 
 
 def _decimal(name: str) -> _Renderer:
     """Make the renderer of a decimal, which packs precision and scale into one number."""
-    return lambda data_type: JsonArrowDataType(
+    return lambda data_type: ArrowType(
         type=name, length=data_type.precision * _DECIMAL_PRECISION_FACTOR + data_type.scale
     )
 
 
-def _fixed_size_binary(data_type: pa.DataType) -> JsonArrowDataType:
+def _fixed_size_binary(data_type: pa.DataType) -> ArrowType:
     """Render binary values of one length."""
-    return JsonArrowDataType(type="fixed_size_binary", length=data_type.byte_width)
+    return ArrowType(type="fixed_size_binary", length=data_type.byte_width)
 
 
-def _fixed_size_list(data_type: pa.DataType) -> JsonArrowDataType:
+def _fixed_size_list(data_type: pa.DataType) -> ArrowType:
     """Render lists of one length, such as vectors."""
-    return JsonArrowDataType(type="fixed_size_list", length=data_type.list_size, fields=_children(data_type))
+    return ArrowType(type="fixed_size_list", length=data_type.list_size, fields=_children(data_type))
 
 
-def _dictionary(data_type: pa.DataType) -> JsonArrowDataType:
+def _dictionary(data_type: pa.DataType) -> ArrowType:
     """Render a dictionary as the type of its values."""
     return _type_to_json(data_type.value_type)
 
 
-def _by_description(data_type: pa.DataType) -> JsonArrowDataType:
+def _by_description(data_type: pa.DataType) -> ArrowType:
     """Render a type that Lance cannot store by its Arrow description."""
-    return JsonArrowDataType(type=str(data_type))
+    return ArrowType(type=str(data_type))
 
 
-def _children(data_type: pa.DataType) -> list[JsonArrowField]:
+def _children(data_type: pa.DataType) -> tuple[ArrowField, ...]:
     """Render the child fields of a nested type."""
-    return [_field_to_json(data_type.field(index)) for index in range(data_type.num_fields)]
+    return tuple(_field_to_json(data_type.field(index)) for index in range(data_type.num_fields))
 
 
 _RENDERERS: dict[int, _Renderer] = {

@@ -10,9 +10,9 @@ from relance.catalog.manifest.row import ObjectType
 from relance.catalog.manifest.store import Change, Manifest, Snapshot, transact
 from relance.catalog.register import require_home_row
 from relance.catalog.resolve import NameState, not_found
-from relance.config import parse_duration
 from relance.identifiers import TableId
 from relance.operations.table.opening import changing
+from relance.units import parse_duration
 
 
 def own_ttl(properties: Mapping[str, str], config: Mapping[str, str], *, at_home: bool) -> str | None:

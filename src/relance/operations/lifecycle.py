@@ -37,7 +37,7 @@ from relance.catalog.arbiter import after_effect
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.manifest.row import check_properties
 from relance.catalog.resolve import Exists, NotFound, parent_first, require_root_namespace
-from relance.config import parse_duration, parse_flag
+from relance.config import parse_flag
 from relance.errors import InvalidInputError, NamespaceAlreadyExistsError, NamespaceNotFoundError
 from relance.identifiers import TableId, parse_namespace_id, parse_table_id
 from relance.lance_io import CreateMode, NewTable
@@ -47,6 +47,7 @@ from relance.operations.managed_versions import record_versions, settle
 from relance.operations.requests import parse_mode, refuse_properties, with_options
 from relance.operations.versions import is_managed
 from relance.storage.probe import require_replace
+from relance.units import parse_ttl_ms
 
 
 class RegisterMode(StrEnum):
@@ -180,7 +181,7 @@ def drop_table(context: Context, request: DropTableRequest) -> DropTableResponse
 
 
 def _asked_ttl(text: str | None) -> timedelta | None:
-    return None if text is None else parse_duration(text, what="context['ttl_ms']")
+    return None if text is None else parse_ttl_ms(text, what="context['ttl_ms']")
 
 
 def undrop_table(

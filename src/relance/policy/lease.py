@@ -19,7 +19,6 @@ from pathlib import Path
 
 from relance.catalog.context import Context
 from relance.clock import from_millis, to_millis
-from relance.config import require_duration
 from relance.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
@@ -34,6 +33,7 @@ from relance.storage.ballast import emptying
 from relance.storage.probe import require_replace
 from relance.storage.protocol import Version
 from relance.storage.readback import create_once, replace_once
+from relance.units import require_duration
 
 LEASE_KEY = f"{POLICY_DIRECTORY}/lease"
 LENGTH = timedelta(minutes=2)

@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 
-from relance.amounts import plural
 from relance.catalog.context import Context, table_id_of
 from relance.catalog.states import new_nonce
 from relance.errors import (
@@ -58,6 +57,7 @@ from relance.policy.records import (
     Totals,
 )
 from relance.storage.readback import create_once
+from relance.units import plural
 
 TOGETHER = 250
 """Actions that are done, and written to the history, together."""

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from relance import amounts
+from relance import units
 from relance.errors import InvalidInputError
 from relance.identifiers import format_id
 from relance.jobs.base import kind_order, kinds
@@ -221,9 +221,9 @@ def _figures(kind: str, actions: list[ActionRecord], *, would: bool) -> KindFigu
 
 def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
     outcomes = [action.outcome for action in record.actions]
-    freed = amounts.in_bytes(sum(figures.bytes for figures in kinds))
-    tables = amounts.plural(len({action.action.table for action in record.actions}), "table")
-    actions = amounts.plural(len(outcomes), "action")
+    freed = units.in_bytes(sum(figures.bytes for figures in kinds))
+    tables = units.plural(len({action.action.table for action in record.actions}), "table")
+    actions = units.plural(len(outcomes), "action")
     if record.state is RunState.REFUSED:
         return f"Refused, nothing was done: {actions} on {tables} would free {freed}."
     if not outcomes and not record.before.tables + record.before.dropped:
@@ -247,13 +247,13 @@ def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
 
 def _about(record: RunRecord) -> tuple[tuple[str, str], ...]:
     ended = record.ended_at
-    took = f", took {amounts.duration(ended - record.started_at)}" if ended else ""
+    took = f", took {units.duration(ended - record.started_at)}" if ended else ""
     return (
         (
             "state",
             f"{record.state.value} (dry run)" if record.state is RunState.PLANNED else record.state.value,
         ),
-        ("started", f"{amounts.instant(record.started_at)}{took}"),
+        ("started", f"{units.instant(record.started_at)}{took}"),
         ("by", record.actor),
         ("root", record.root),
         ("policy", record.policy),
@@ -282,20 +282,20 @@ def _totals(before: Totals, after: Totals | None) -> tuple[TotalLine, ...]:
 def _total_cells(line: TotalLine) -> tuple[str, ...]:
     if line.after is None:
         return (line.label, _shown(line, line.before), "", "")
-    change = amounts.difference(line.before, line.after, is_bytes=line.is_bytes)
+    change = units.difference(line.before, line.after, is_bytes=line.is_bytes)
     return (line.label, _shown(line, line.before), _shown(line, line.after), change)
 
 
 def _shown(line: TotalLine, figure: int) -> str:
-    return amounts.in_bytes(figure) if line.is_bytes else amounts.short_count(figure)
+    return units.in_bytes(figure) if line.is_bytes else units.short_count(figure)
 
 
 def _kind_cells(figures: KindFigures, *, planned_only: bool) -> tuple[str, ...]:
-    counts = map(amounts.short_count, (figures.tables, figures.rows, figures.files))
-    first = (kind_name(figures.kind), *counts, amounts.in_bytes(figures.bytes))
+    counts = map(units.short_count, (figures.tables, figures.rows, figures.files))
+    first = (kind_name(figures.kind), *counts, units.in_bytes(figures.bytes))
     if planned_only:
-        return (*first, amounts.in_bytes(figures.rewritten))
-    return (*first, amounts.short_count(figures.failed), amounts.duration(figures.duration))
+        return (*first, units.in_bytes(figures.rewritten))
+    return (*first, units.short_count(figures.failed), units.duration(figures.duration))
 
 
 def _failure_line(action: ActionRecord) -> str:
@@ -355,12 +355,12 @@ class Queue:
 
 def bytes_by_table(record: RunRecord) -> Chosen:
     """Return the tables whose bytes changed most; those with the most bytes where nothing changed."""
-    return _by_change(_bars(record, lambda facts: facts.bytes), amounts.in_bytes)
+    return _by_change(_bars(record, lambda facts: facts.bytes), units.in_bytes)
 
 
 def versions_by_table(record: RunRecord) -> Chosen:
     """Return the tables whose number of versions changed most."""
-    return _by_change(_bars(record, lambda facts: facts.versions), amounts.short_count)
+    return _by_change(_bars(record, lambda facts: facts.versions), units.short_count)
 
 
 def deleted_ratios(record: RunRecord) -> Chosen:
@@ -369,9 +369,9 @@ def deleted_ratios(record: RunRecord) -> Chosen:
     some = [bar for bar in bars if bar.before or bar.after]
     some.sort(key=lambda bar: (-_larger(bar), bar.label))
     rest = some[TOP:]
-    others = amounts.plural(len(rest), "other table")
+    others = units.plural(len(rest), "other table")
     return Chosen(
-        tuple(some[:TOP]), f"{others}: at most {amounts.share(max(map(_larger, rest)))}." if rest else ""
+        tuple(some[:TOP]), f"{others}: at most {units.share(max(map(_larger, rest)))}." if rest else ""
     )
 
 
@@ -393,12 +393,12 @@ def slowest_tables(record: RunRecord) -> Chosen:
             actions[action.action.table] += 1
     order = sorted(taken, key=lambda table: (-taken[table], table))
     rest = sum((taken[table] for table in order[TOP:]), timedelta())
-    others = amounts.plural(len(order) - TOP, "other table")
+    others = units.plural(len(order) - TOP, "other table")
     return Chosen(
         tuple(
             Bar(name_of(table), taken[table].total_seconds(), count=actions[table]) for table in order[:TOP]
         ),
-        f"{others} in total: {amounts.duration(rest)}." if len(order) > TOP else "",
+        f"{others} in total: {units.duration(rest)}." if len(order) > TOP else "",
     )
 
 
@@ -424,7 +424,7 @@ def unreadable_tables(record: RunRecord) -> tuple[TableFacts, ...]:
 
 
 def _rest_waiting(count: int, due: int, counted: MoreDropped) -> str:
-    waiting, due = f"{amounts.plural(count, 'more dropped table')} waiting", due + counted.due
+    waiting, due = f"{units.plural(count, 'more dropped table')} waiting", due + counted.due
     if not counted.tables:
         return f"{waiting}; {due:,} of them are due now."
     # Since the plan counted them, others may have become due.
@@ -464,7 +464,7 @@ def _by_change(bars: Iterable[Bar], show: Callable[[int], str]) -> Chosen:
 
 def _sums(rest: Sequence[Bar], show: Callable[[int], str]) -> str:
     before = show(int(sum(bar.before for bar in rest)))
-    others = amounts.plural(len(rest), "other table")
+    others = units.plural(len(rest), "other table")
     if rest[0].after is None:
         return f"{others} in total: {before}."
     after = show(int(sum(bar.after or 0 for bar in rest)))
@@ -528,7 +528,7 @@ def plots_of(record: RunRecord) -> dict[str, Plot]:
         "waiting": _waiting_plot(pending_purges(record)),
         "bytes": _plot(bytes_by_table(record), _bytes, _POWERS),
         "versions": _plot(versions_by_table(record), _count, _POWERS),
-        "deleted": _plot(deleted_ratios(record), amounts.share),
+        "deleted": _plot(deleted_ratios(record), units.share),
         "slowest": _plot(slowest_tables(record), _seconds, _TIMES),
     }
 
@@ -568,14 +568,14 @@ def _waiting_plot(queue: Queue) -> Plot:
         lines.append(
             Line(
                 table.label,
-                (amounts.day(since) if since else "–", _expires(until, now)),
+                (units.day(since) if since else "–", _expires(until, now)),
                 place(since) if since else 0.0,
                 place(until) if until else 100.0,
                 ring=since is not None,
                 dot="" if until is None else "due" if until <= now else "after",
             )
         )
-    ends = ((place(first), amounts.day(first), False), (place(last), amounts.day(last), True))
+    ends = ((place(first), units.day(first), False), (place(last), units.day(last), True))
     return Plot(tuple(lines), ends if last > first else ends[:1], queue.rest, paired=True, now=place(now))
 
 
@@ -583,7 +583,7 @@ def _expires(until: datetime | None, now: datetime) -> str:
     if until is None:
         return "no date"
     left = until - now
-    return f"{amounts.day(until)}\n{f'in {amounts.duration(left)}' if left > timedelta() else 'due now'}"
+    return f"{units.day(until)}\n{f'in {units.duration(left)}' if left > timedelta() else 'due now'}"
 
 
 def _axis(
@@ -613,16 +613,16 @@ def _axis(
 
 
 def _bytes(figure: float) -> str:
-    return amounts.in_bytes(int(figure))
+    return units.in_bytes(int(figure))
 
 
 def _count(figure: float) -> str:
     # Half of an axis need not be whole; what is drawn always is.
-    return amounts.short_count(int(figure)) if figure == int(figure) else f"{figure:,.1f}"
+    return units.short_count(int(figure)) if figure == int(figure) else f"{figure:,.1f}"
 
 
 def _seconds(figure: float) -> str:
-    return amounts.duration(timedelta(seconds=figure))
+    return units.duration(timedelta(seconds=figure))
 
 
 # --- HTML
@@ -678,16 +678,16 @@ def _templates() -> tuple[jinja2.Environment, str, str]:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "bytes": amounts.in_bytes,
-        "count": amounts.short_count,
+        "bytes": units.in_bytes,
+        "count": units.short_count,
         "cut": _cut,
-        "duration": amounts.duration,
+        "duration": units.duration,
         "figures": _figures_of,
-        "instant": amounts.instant,
+        "instant": units.instant,
         "kind_name": kind_name,
         "name_of": name_of,
         "percent": "{:.1f}%".format,
-        "plural": amounts.plural,
+        "plural": units.plural,
         "shortened": shortened,
     }
     style, _, _ = loader.get_source(environment, "style.css")
@@ -725,7 +725,7 @@ def shortened(text: str, width: int = _TEXT_WIDTH) -> str:
 
 def _cut(text: str, width: int = _TEXT_WIDTH) -> str:
     rest = len(text) - width
-    return text if rest <= 0 else f"{text[:width]}… ({amounts.plural(rest, 'more character')})"
+    return text if rest <= 0 else f"{text[:width]}… ({units.plural(rest, 'more character')})"
 
 
 def _failed_tables(record: RunRecord) -> tuple[dict[tuple[str, ...], list[Failure]], str]:
@@ -744,10 +744,10 @@ def _failed_tables(record: RunRecord) -> tuple[dict[tuple[str, ...], list[Failur
     lost = max(len(unreadable), (record.after or record.before).unreadable)
     more = []
     if len(failed) > MOST_FAILED:
-        rest = amounts.plural(len(failed) - MOST_FAILED, "more failed action")
+        rest = units.plural(len(failed) - MOST_FAILED, "more failed action")
         more.append(f"{rest} not shown; the JSON report lists them all.")
     if lost > len(unreadable[:MOST_UNREADABLE]):
-        rest = amounts.plural(lost - len(unreadable[:MOST_UNREADABLE]), "more unreadable table")
+        rest = units.plural(lost - len(unreadable[:MOST_UNREADABLE]), "more unreadable table")
         more.append(f"{rest} not shown.")
     return by_table, " ".join(more)
 
@@ -764,7 +764,7 @@ def _other_actions(record: RunRecord) -> tuple[list[ActionRecord], str]:
     if not rest:
         return actions, ""
     parts = ", ".join(f"{number:,} {outcome.value}" for outcome, number in rest.items())
-    more = f"{amounts.plural(rest.total(), 'more action')} not shown: {parts}."
+    more = f"{units.plural(rest.total(), 'more action')} not shown: {parts}."
     return actions[:MOST_ACTIONS], f"{more} The JSON report lists them all."
 
 
@@ -778,9 +778,9 @@ def _figures_of(action: ActionRecord) -> str:
     frees = action.effect is not None or _frees(action.action.kind)
     use = "to rewrite" if not frees else "freed" if action.effect is not None else "to free"
     parts = [
-        amounts.plural(figures.rows, "row") if figures.rows else "",
-        amounts.plural(figures.files, "file") if figures.files else "",
-        f"{amounts.in_bytes(figures.bytes)} {use}" if figures.bytes else "",
+        units.plural(figures.rows, "row") if figures.rows else "",
+        units.plural(figures.files, "file") if figures.files else "",
+        f"{units.in_bytes(figures.bytes)} {use}" if figures.bytes else "",
         figures.note,
     ]
     return shortened(", ".join(part for part in parts if part))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 
-from relance.amounts import plural
 from relance.catalog.context import Context
 from relance.errors import InvalidInputError
 from relance.jobs.base import CatalogRef, Effect, Result, Step, deletes_files
@@ -40,6 +39,7 @@ from relance.policy.planning import (
 )
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
 from relance.storage.ballast import emptying
+from relance.units import plural
 
 _CLONES_FOR_SECONDS = 600
 """So long what is known about clones is relied on; then they are looked for again."""

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from types import FrameType
 
 from relance.clock import Clock, SystemClock
-from relance.config import require_duration
 from relance.errors import InvalidInputError
+from relance.units import require_duration
 
 SHORTEST = timedelta(seconds=1)
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from relance.jobs.base import Job, Scope, policy_kinds, says_enough, settings_for
-from relance.jobs.settings import COUNT, duration_text, value_of
+from relance.jobs.settings import COUNT, in_hours, value_of
 from relance.policy.model import Limits
 from relance.policy.parse import COMMON_KEYS, FILE_KEYS, RULE_KEYS
 from relance.policy.windows import DAYS
@@ -113,4 +113,4 @@ def _value(field: FieldInfo) -> Schema:
     default = field.default
     if default is None or field.is_required():
         return shape
-    return {**shape, "default": duration_text(default) if isinstance(default, timedelta) else default}
+    return {**shape, "default": in_hours(default) if isinstance(default, timedelta) else default}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from relance.config import parse_flag
 from relance.errors import InvalidInputError
-
-_BYTES = re.compile(r"([0-9]+)\s*([kmgt]?)(?:i?b)?")
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+from relance.units import parse_instant, parse_size
 
 
 def flag(options: Mapping[str, str], name: str) -> bool:
@@ -41,18 +38,23 @@ def whole_number(options: Mapping[str, str], name: str, *, least: int) -> int | 
 
 
 def byte_count(options: Mapping[str, str], name: str) -> int | None:
-    """Return a size such as `64mb` or `1048576` in bytes, or None when it is not given.
+    """Return a size such as `64MB` or `64MiB` in bytes, or None when it is not given.
 
     Raises:
-        InvalidInputError: it is no size.
+        InvalidInputError: it is no size, has no unit, or is 0.
     """
     text = options.get(name)
     if text is None:
         return None
-    found = _BYTES.fullmatch(text.strip().lower())
-    if found is None or int(found[1]) == 0:
-        raise InvalidInputError(f"option {name!r} must be a size such as 128mb, got {text!r}")
-    return int(found[1]) * _UNITS[found[2]]
+    size = parse_size(text, what=f"option {name!r}")
+    if not size:
+        raise InvalidInputError(f"option {name!r} must be at least 1B, got {text!r}")
+    return size
+
+
+def byte_text(size: int | str | None) -> str | None:
+    """Return a size as an option holds it; a number in Python code is one of bytes."""
+    return f"{size}B" if isinstance(size, int) else size
 
 
 def timestamp(options: Mapping[str, str], name: str) -> datetime | None:
@@ -62,15 +64,7 @@ def timestamp(options: Mapping[str, str], name: str) -> datetime | None:
         InvalidInputError: it is none.
     """
     text = options.get(name)
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError) as cause:
-        raise InvalidInputError(
-            f"option {name!r} must be a time such as 2026-03-01T12:00:00Z, got {text!r}"
-        ) from cause
+    return None if text is None else parse_instant(text, what=f"option {name!r}")
 
 
 def names(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:

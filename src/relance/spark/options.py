@@ -28,7 +28,7 @@ READ_OPTIONS: dict[str, str] = {
     "with_row_address": "Add the column `_rowaddr` (default false).",
     "batch_size": "Rows per batch read from Lance (default: depends on the width of a row).",
     "split_rows": "Target number of rows per task.",
-    "split_bytes": "Target number of bytes per task, such as 128mb.",
+    "split_bytes": "Target number of bytes per task, such as 128MB.",
     "parallelism": "Number of concurrent tasks; sets the task size if no other option does.",
 }
 """What a batch read takes, with its meaning."""
@@ -49,7 +49,7 @@ WRITE_OPTIONS: dict[str, str] = {
     "vector_size.<column>": "Store this array column as vectors of this size.",
     "vectors": "The same for several columns: a JSON object that maps columns to sizes.",
     "max_rows_per_file": "Start a new data file after this many rows.",
-    "max_bytes_per_file": "Start a new data file after about this many bytes, such as 1gb.",
+    "max_bytes_per_file": "Start a new data file after about this many bytes, such as 1GB.",
     "data_storage_version": "Lance file format version of a new table.",
     "stable_row_ids": "Give the rows of a new table ids that survive compaction (default false).",
     "properties": "Properties of a new table: a JSON object with string values.",

@@ -19,6 +19,7 @@ from relance.operations.staging.commit import find_marked
 from relance.operations.staging.plan import JOB_MARK
 from relance.spark.address import CatalogAddress
 from relance.spark.errors import typed_errors
+from relance.spark.option_values import byte_text
 from relance.spark.options import parse_write_options
 from relance.spark.registration import DEFAULT_NAME, ensure_registered
 from relance.spark.table import address_options
@@ -85,7 +86,7 @@ def save(
         "vectors": json.dumps(dict(vectors)) if vectors else None,
         "properties": json.dumps(dict(table_properties)) if table_properties else None,
         "max_rows_per_file": max_rows_per_file,
-        "max_bytes_per_file": max_bytes_per_file,
+        "max_bytes_per_file": byte_text(max_bytes_per_file),
         "data_storage_version": data_storage_version,
         "stable_row_ids": stable_row_ids,
         "if_exists": "error" if chosen in {SaveMode.ERROR, SaveMode.IGNORE} else None,

@@ -1,7 +1,7 @@
 """Policies on a cluster, without the command line of Relance: what jobs.py does for spark-submit.
 
-Answers with one line of JSON on standard output; progress goes to standard error. Ends with 0 when all is
-done, 1 when an action failed, 2 when it cannot begin, 3 when it is refused or another run holds the lake.
+Answers with one line of JSON on standard output; progress goes to standard error. The exit codes are those of
+the command line, in relance.exits.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from relance.config import parse_duration
 from relance.errors import InvalidInputError, RelanceError
+from relance.exits import Exit
 from relance.identifiers import parse_id
 from relance.jobs.progress import Display
 from relance.jobs.runner import Engine
 from relance.namespace import DirectoryNamespace
 from relance.policy import planning, running
 from relance.policy.actions import Unknown
-from relance.policy.lease import LeaseHeldError
 from relance.policy.model import Policy
 from relance.policy.parse import parse_policy
 from relance.policy.planning import load_plan, save_plan
@@ -32,10 +31,9 @@ from relance.policy.records import RunRecord, RunState
 from relance.spark.policy import runner_for
 from relance.spark.session import settings
 from relance.spark.session_properties import catalog_properties
+from relance.units import parse_duration
 
-_CODES: dict[RunState | Unknown, int] = {RunState.FAILED: 1, RunState.REFUSED: 3}
-_UNUSABLE = 2
-_HELD = 3
+_CODES: dict[RunState | Unknown, Exit] = {RunState.FAILED: Exit.FAILED, RunState.REFUSED: Exit.REFUSED}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -46,11 +44,16 @@ def main(arguments: Sequence[str]) -> int:
         record = _do(spark, given)
     except RelanceError as error:
         sys.stderr.write(f"{error}\n")
-        return _HELD if isinstance(error, LeaseHeldError) else _UNUSABLE
+        return exit_code_of(error)
     finally:
         spark.stop()
     sys.stdout.write(json.dumps(_answer(record)) + "\n")
-    return _CODES.get(record.state, 0)
+    return exit_code_of(record)
+
+
+def exit_code_of(ended: RunRecord | RelanceError) -> int:
+    """Return the exit code for the record of a run, or for the error that kept it from starting."""
+    return ended.exit_code if isinstance(ended, RelanceError) else _CODES.get(ended.state, Exit.OK)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -126,7 +129,7 @@ def _policy(file: str) -> Policy:
 
 def _span(text: str) -> timedelta:
     try:
-        return parse_duration(text, what="it", needs_unit=True)
+        return parse_duration(text, what="it")
     except InvalidInputError as error:
         raise argparse.ArgumentTypeError(error.detail) from None
 

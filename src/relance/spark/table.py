@@ -13,6 +13,7 @@ from relance.errors import InvalidInputError
 from relance.identifiers import format_id
 from relance.spark.classic import parallelism
 from relance.spark.errors import typed_errors
+from relance.spark.option_values import byte_text
 from relance.spark.registration import DEFAULT_NAME, ensure_registered
 from relance.spark.session_properties import catalog_properties
 
@@ -63,7 +64,7 @@ def table(
         "with_row_address": with_row_address or None,
         "batch_size": batch_size,
         "split_rows": split_rows,
-        "split_bytes": split_bytes,
+        "split_bytes": byte_text(split_bytes),
         "parallelism": parallelism(spark),
     }
     reader = spark.read.format(source).options(**address)

@@ -12,6 +12,7 @@ from relance.clock import Clock
 from relance.errors import RelanceError
 from relance.storage.probe import PROBE_PREFIX, probe
 from relance.storage.protocol import ObjectStorage
+from relance.units import duration, exact_duration
 
 _BODY = b"written by a check of this store"
 
@@ -105,10 +106,10 @@ def _clock(storage: ObjectStorage, clock: Clock, key: str, skew: timedelta) -> C
     # Stores tell whole seconds; a moment has passed since the object was written.
     ahead = clock.now() - modified
     side = "behind" if ahead < timedelta(0) else "ahead of"
-    detail = f"this machine's clock is {abs(ahead).total_seconds():.0f} s {side} the store's, which decides"
+    detail = f"this machine's clock is {duration(abs(ahead))} {side} the store's, which decides"
     if abs(ahead) <= skew:
         return Check("clock", Verdict.GOOD, detail)
-    remedy = f"fix this machine's clock, or raise clock_skew (now {skew.total_seconds():.0f} s)"
+    remedy = f"fix this machine's clock, or raise clock_skew (now {exact_duration(skew)})"
     return Check("clock", Verdict.BAD, detail, remedy)
 
 

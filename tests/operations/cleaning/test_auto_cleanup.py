@@ -11,7 +11,7 @@ import pytest
 
 from relance import AutoCleanup, DirectoryNamespace
 from relance.errors import InvalidInputError
-from relance.operations.cleaning.auto_cleanup import parse_lance_duration
+from relance.units import parse_lance_duration
 
 READ = {
     "14days": timedelta(days=14),

@@ -160,8 +160,11 @@ class TestRetention:
             dropped.purge_after == lake.clock.now().replace(microsecond=dropped.deleted_at.microsecond) + WEEK
         )
 
-    def test_drop_with_an_invalid_drop_ttl_property_is_refused(self, catalog: DirectoryNamespace) -> None:
-        make(catalog, "a/t", 1, properties={"drop_ttl": "soon"})
+    @pytest.mark.parametrize("ttl", ["soon", "30"])
+    def test_drop_with_an_invalid_drop_ttl_property_is_refused(
+        self, catalog: DirectoryNamespace, ttl: str
+    ) -> None:
+        make(catalog, "a/t", 1, properties={"drop_ttl": ttl})
         with refused(INVALID_INPUT) as caught:
             drop(catalog, "a/t")
         assert "drop_ttl" in str(caught.value)

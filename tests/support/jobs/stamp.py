@@ -19,7 +19,8 @@ from relance.jobs.base import (
     Verdict,
     setting,
 )
-from relance.jobs.settings import Duration, Text, duration_text
+from relance.jobs.settings import Duration, Text
+from relance.units import exact_duration
 
 if TYPE_CHECKING:
     from relance.jobs.base import Context
@@ -43,7 +44,7 @@ class Stamp(Job):
             return Verdict(True, "the policy asks for a stamp")
         quiet = now - facts.last_write >= self.quiet_for
         return Verdict(
-            quiet, f"written to {'before' if quiet else 'in'} the last {duration_text(self.quiet_for)}"
+            quiet, f"written to {'before' if quiet else 'in'} the last {exact_duration(self.quiet_for)}"
         )
 
     def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan | None:

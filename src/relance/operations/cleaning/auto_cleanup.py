@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import timedelta
-from fractions import Fraction
 
 from relance.catalog.context import Context
-from relance.config import out_of_range, require_duration
 from relance.errors import InvalidInputError
 from relance.identifiers import TableId
 from relance.lance_io import lance_errors
 from relance.operations.targets import after_write, open_for_reading, open_for_writing
+from relance.units import lance_duration, parse_lance_duration, require_duration
 
 INTERVAL = "lance.auto_cleanup.interval"
 OLDER_THAN = "lance.auto_cleanup.older_than"
@@ -20,30 +18,6 @@ RETAIN_VERSIONS = "lance.auto_cleanup.retain_versions"
 
 _DIGITS = 19
 """More do not fit into Lance's number."""
-
-_MICROSECOND = timedelta(microseconds=1)
-_SECOND = timedelta(seconds=1)
-
-# The names and lengths of Lance's parser, which is the Rust crate humantime; letter case counts: m is a
-# minute and M a month.
-_UNITS: dict[str, Fraction] = {
-    name: Fraction(seconds)
-    for names, seconds in (
-        ("nanos nsec ns", Fraction(1, 1_000_000_000)),
-        ("usec us µs", Fraction(1, 1_000_000)),
-        ("millis msec ms", Fraction(1, 1000)),
-        ("seconds second secs sec s", 1),
-        ("minutes minute mins min m", 60),
-        ("hours hour hrs hr h", 3600),
-        ("days day d", 86_400),
-        ("weeks week wks wk w", 7 * 86_400),
-        ("months month M", 2_630_016),
-        ("years year yrs yr y", 31_557_600),
-    )
-    for name in names.split()
-}
-_NUMBER = r"[0-9][0-9\s]*(?:\.[0-9][0-9\s]*)?"
-_PART = re.compile(rf"({_NUMBER})({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-zµ])\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +86,7 @@ def _keys(wanted: AutoCleanup) -> dict[str, str]:
             raise InvalidInputError(f"auto cleanup needs {what} of at least 1, got {number}")
     if wanted.older_than is not None:
         age = require_duration(wanted.older_than, what="older_than of auto cleanup")
-        keys[OLDER_THAN] = f"{age // _SECOND}s" if not age.microseconds else f"{age // _MICROSECOND}us"
+        keys[OLDER_THAN] = lance_duration(age)
     if wanted.retain_versions is not None:
         keys[RETAIN_VERSIONS] = str(wanted.retain_versions)
     if len(keys) == 1:
@@ -120,25 +94,3 @@ def _keys(wanted: AutoCleanup) -> dict[str, str]:
             "auto cleanup without a rule removes every old version: give older_than or retain_versions"
         )
     return keys
-
-
-def parse_lance_duration(text: str, *, what: str) -> timedelta:
-    """Return the span that Lance reads in a text such as `14days` or `1day 2h`, to the microsecond.
-
-    Raises:
-        InvalidInputError: Lance reads none, or it is out of range.
-    """
-    parts, at = [], len(text) - len(text.lstrip())
-    while part := _PART.match(text, at):
-        parts.append(("".join(part[1].split()), _UNITS[part[2]]))
-        at = part.end()
-    if text != "0" and (at < len(text) or not text.strip()):
-        raise InvalidInputError(
-            f"{what} is none of Lance's durations: {text!r}. Lance cleans up nothing until set_auto_cleanup "
-            "sets a duration such as 14days, or None"
-        )
-    try:
-        seconds = sum((Fraction(number) * unit for number, unit in parts), Fraction(0))
-        return require_duration(seconds * 1_000_000 // 1 * _MICROSECOND, what=what)
-    except (OverflowError, ValueError):  # the second: int() refuses thousands of digits
-        raise out_of_range(text, what=what) from None

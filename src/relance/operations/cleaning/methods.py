@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from relance.catalog.context import Context, table_id_of
-from relance.config import parse_duration, require_duration
 from relance.operations.cleaning import auto_cleanup, cleanup, validation
 from relance.operations.cleaning.auto_cleanup import AutoCleanup
 from relance.operations.cleaning.cleanup import RemovalStats
 from relance.operations.cleaning.policy import DEFAULT_AGE, CleanupPolicy
 from relance.operations.cleaning.validation import TableValidation
+from relance.units import parse_duration, require_duration
 
 Id = Sequence[str]
 
@@ -88,5 +88,5 @@ def _age(older_than: timedelta | str | None) -> timedelta:
     if older_than is None:
         return DEFAULT_AGE
     if isinstance(older_than, str):
-        return parse_duration(older_than, what="older_than", needs_unit=True)
+        return parse_duration(older_than, what="older_than")
     return require_duration(older_than, what="older_than")

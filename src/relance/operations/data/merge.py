@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
 from typing import Any
 
 from lance_namespace import MergeInsertIntoTableRequest, MergeInsertIntoTableResponse
@@ -13,9 +11,7 @@ from relance.errors import InvalidInputError
 from relance.operations.arrow_stream import read_stream
 from relance.operations.data.expressions import check_expressions
 from relance.operations.targets import after_write, open_for_writing
-
-_TIMEOUT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*")
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+from relance.units import parse_duration
 
 
 def merge_insert_into_table(
@@ -43,7 +39,7 @@ def merge_insert_into_table(
     if not (update or delete or request.when_not_matched_insert_all):
         raise InvalidInputError("merge_insert_into_table has nothing to do: request at least one clause")
     check_expressions([update_filter, delete_filter])
-    timeout = None if request.timeout is None else _parse_timeout(request.timeout)
+    timeout = None if request.timeout is None else parse_duration(request.timeout, what="timeout")
     rows = read_stream(data)
     target = open_for_writing(context, request.id, branch=request.branch)
     with target.commit_errors():
@@ -66,13 +62,3 @@ def merge_insert_into_table(
         num_deleted_rows=counts["num_deleted_rows"],
         version=int(target.dataset.version),
     )
-
-
-def _parse_timeout(text: str) -> timedelta:
-    match = _TIMEOUT.fullmatch(text)
-    if match is None:
-        raise InvalidInputError(f"invalid timeout {text!r}: use a value like '500ms', '30s' or '5m'")
-    try:
-        return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
-    except OverflowError:
-        raise InvalidInputError(f"timeout {text!r} is out of range") from None
