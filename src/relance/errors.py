@@ -29,7 +29,7 @@ recognises errors by it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from relance import spec_errors
 from relance.exits import Exit
@@ -55,14 +55,26 @@ class RelanceError(spec.LanceNamespaceError):
         if hint is not None:
             self.hint = hint
 
+    def __str__(self) -> str:
+        return super().__str__() + str(vars(self).get("_in_python", ""))
+
     @property
     def spec_code(self) -> int:
         """The number the specification gives this error; differs from `code` for one class only."""
         return int(self.code)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        own = {name: vars(self)[name] for name in ("hint", "exit_code") if name in vars(self)}
+        own = {name: vars(self)[name] for name in ("hint", "exit_code", "_in_python") if name in vars(self)}
         return (type(self), (self.detail,), own)
+
+
+_E = TypeVar("_E", bound=RelanceError)
+
+
+def for_python(error: _E, calls: str) -> _E:
+    """End the text of an error with the calls that help callers in Python, who do not use commands."""
+    vars(error)["_in_python"] = calls
+    return error
 
 
 class UnsupportedOperationError(RelanceError, spec.UnsupportedOperationError):
@@ -74,7 +86,7 @@ class UnsupportedOperationError(RelanceError, spec.UnsupportedOperationError):
 class NamespaceNotFoundError(RelanceError, spec.NamespaceNotFoundError):
     prefix = "Namespace not found: "
     exit_code = Exit.NOT_FOUND
-    hint = "list namespaces: relance ls --tree; create one: relance create-namespace NAME"
+    hint = "list namespaces: relance ls --tree"
 
 
 class NamespaceAlreadyExistsError(RelanceError, spec.NamespaceAlreadyExistsError):

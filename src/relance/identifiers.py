@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,8 +57,17 @@ class TableId:
     def parts(self) -> list[str]:
         return [*self.namespace, self.name]
 
-    def __str__(self) -> str:
+    @property
+    def object_id(self) -> str:
+        """The key of its rows in the manifest."""
         return DELIMITER.join(self.parts)
+
+    def __str__(self) -> str:
+        return self.object_id
+
+    def __format__(self, spec: str) -> str:
+        """Return the id as messages show it and commands take it: a shell would expand what follows a $."""
+        return format(format_id(self.parts), spec)
 
 
 def parse_table_id(parts: Sequence[str] | None, *, existing: bool = False) -> TableId:
@@ -159,6 +169,16 @@ def _parse_json_id(text: str) -> tuple[str, ...]:
     if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
         raise InvalidInputError(f"invalid table id {text!r}: looks like JSON but is not a list of strings")
     return tuple(parts)
+
+
+def shown_id(object_id: str) -> str:
+    """Return an object id as messages show it: a shell would expand what follows its delimiter."""
+    return format_id(object_id.split(DELIMITER))
+
+
+def shell_id(parts: Sequence[str]) -> str:
+    """Return an id quoted for a shell, which would otherwise run the text between backticks."""
+    return shlex.quote(format_id(parts))
 
 
 def format_id(parts: Sequence[str]) -> str:

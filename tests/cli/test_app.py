@@ -232,7 +232,7 @@ def test_errors_have_an_exit_code_and_suggest_the_next_command(lake: CommandLake
     lake.ok("protect", "prod.users")
     lake.ok("drop", "prod.`odd name`")
     for command, code, said in (
-        (["query", "readings", "--columns", "nope"], 2, "relance show TABLE"),
+        (["query", "readings", "--columns", "nope"], 2, "relance show readings"),
         (["query", "readings", "-o", str(tmp_path / "no" / "x.csv")], 2, "create the folder first"),
         (["query", "readings", "-o", str(tmp_path / "there.csv")], 2, "pass --overwrite"),
         (["drop", "prod.users"], 4, "relance unprotect prod.users"),

@@ -7,7 +7,7 @@ from tests.support.cli import CommandLake
 
 from relance import errors
 from relance.cli.exits import Exit
-from relance.cli.failures import failure_of
+from relance.cli.failures import failure_of, runnable
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_text_of_an_error_is_shown_as_it_is_and_decides_nothing(detail: str) -> 
     for kind in (errors.InvalidInputError, errors.InvalidTableStateError, errors.TransactionNotFoundError):
         failure = failure_of(kind(detail), str)
         assert failure.what == f"{kind.prefix}{detail}"
-        assert failure.to_do == kind.hint
+        assert failure.to_do == runnable(kind.hint, (), "")
         assert failure.exit_code == kind.exit_code
 
 
@@ -33,6 +33,22 @@ def test_error_carries_its_own_hint_and_exit_code() -> None:
     assert failure_of(error, str).to_do == "do this"
     error.exit_code = Exit.NOT_FOUND
     assert failure_of(error, str).exit_code is Exit.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("hint", "ids", "command", "shown"),
+    [
+        ("see relance show TABLE", [("a", "b.c")], "query", "see relance show 'a.`b.c`'"),
+        ("see relance status TABLE", [("a",), ("b",)], "rename", "see relance status b"),
+        ("see relance drop --purge TABLE, or", [], "import", "see relance ls --tree, or"),
+        ("fix it; see relance COMMAND --help", [], "policy check", "fix it; see relance policy check --help"),
+        ("fix it; see relance COMMAND --help", [], "", "fix it; see relance --help"),
+    ],
+)
+def test_hint_is_about_the_table_and_command_that_failed(
+    hint: str, ids: list[tuple[str, ...]], command: str, shown: str
+) -> None:
+    assert runnable(hint, ids, command) == shown
 
 
 def test_ids_that_a_command_names_are_shown_as_they_are_typed() -> None:

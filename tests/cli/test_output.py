@@ -14,7 +14,8 @@ import pytest
 from tests.support.cli import CommandLake, environment, run, spawn
 from tests.support.roots import ipc
 
-from relance.cli.output import Answer, Branch, Grid, TerminalSink, print_answer
+from relance.cli.grids import Grid
+from relance.cli.output import Answer, Branch, TerminalSink, print_answer
 from relance.operations.transfer.exporting import write_rows
 from relance.operations.transfer.formats import Format
 

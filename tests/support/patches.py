@@ -172,6 +172,8 @@ PATCHED = {
     "policy_lease.this_process": "relance.policy.lease:this_process",
     "policy_run.begin_plan": "relance.policy.running:begin",
     "policy_run.end_plan": "relance.policy.running:end",
+    "policy_run.do_actions": "relance.policy.running:Execution._done",
+    "policy_run.plan": "relance.policy.running:plan_of_run",
     "policy_run.execution": "relance.policy.running:Execution",
     "policy_plan.new_run": "relance.policy.planning:new_run",
     "policy_plan.kept_dropped": "relance.policy.planning:_KEPT_DROPPED",

@@ -51,7 +51,7 @@ from relance.errors import (
     OutcomeUnknownError,
     RelanceError,
 )
-from relance.identifiers import DELIMITER
+from relance.identifiers import DELIMITER, shown_id
 from relance.lance_io import VersionTakenError
 from relance.locations import CONTROL_SUFFIX, MARKER_SUFFIX, table_directory
 from relance.storage.protocol import Replacement, Version
@@ -88,7 +88,7 @@ def after_effect(name: str, effect: str) -> Iterator[None]:
         raise
     except RelanceError as failure:
         raise OutcomeUnknownError(
-            f"table id '{name}' {effect}, but then: {failure.detail}; check its status, then retry"
+            f"table id '{shown_id(name)}' {effect}, but then: {failure.detail}; check its status, then retry"
         ) from failure
 
 
@@ -137,7 +137,7 @@ def _require_transition(over: State | None, state: State) -> None:
 
 
 def _lost(name: str) -> SwapLostError:
-    return SwapLostError(f"table id '{name}' was changed by another client")
+    return SwapLostError(f"table id '{shown_id(name)}' was changed by another client")
 
 
 def is_same(one: Marked | None, other: Marked | None) -> bool:
@@ -215,7 +215,8 @@ class Lease:
         """
         if self.has_ended:
             raise ConcurrentModificationError(
-                f"table id '{name}': the store responded too slowly, so the operation was stopped; retry"
+                f"table id '{shown_id(name)}': the store responded too slowly, so the operation was "
+                "stopped; retry"
             )
 
 
@@ -395,8 +396,8 @@ def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationE
     control = marked.control
     if is_dead(context, control, marked.modified):
         return ConcurrentModificationError(
-            f"table id '{name}' is locked by a purge that was interrupted; run purge on it again, which "
-            "works at once, then retry"
+            f"table id '{shown_id(name)}' is locked by a purge that was interrupted; run purge on it "
+            "again, which works at once, then retry"
         )
     if marked.modified is None:
         when = "later"
@@ -404,8 +405,8 @@ def busy(context: Context, name: str, marked: Marked) -> ConcurrentModificationE
         until = takeover_time(context, control, marked.modified)
         when = f"after {until.isoformat(timespec='seconds')} at the latest"
     return ConcurrentModificationError(
-        f"table id '{name}' is locked by another client (purging it); retry {when}, when another purge "
-        "can take over"
+        f"table id '{shown_id(name)}' is locked by another client (purging it); retry {when}, when "
+        "another purge can take over"
     )
 
 
@@ -510,7 +511,7 @@ def _plan_sync(
 ) -> tuple[Change, dict[str, str]]:
     rows = home_rows(snapshot, name)
     if state.visible and other_owner(snapshot, name) is not None:
-        raise NameTakenError(f"table id '{name}': another object has taken this name")
+        raise NameTakenError(f"table id '{shown_id(name)}': another object has taken this name")
     if not state.visible and not state.hidden:
         return without(snapshot, rows), {}
     source = rows[0] if rows else Row(name, ObjectType.TABLE, table_directory(name))

@@ -94,7 +94,7 @@ def show_copy(context: Context, generation: Generation, target: TableId) -> None
     snapshot = context.latest(writing=True)
     rows = [] if snapshot is None else home_rows(snapshot, generation.name)
     source = rows[0] if rows else Row(generation.name, ObjectType.TABLE, generation.directory)
-    row = replace(source.restored(str(target)), location=directory)
+    row = replace(source.restored(target.object_id), location=directory)
     try:
         copied: set[str] = set()
         while copy_directory(context, generation.directory, directory, copied=copied):

@@ -90,8 +90,9 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
+    for_python,
 )
-from relance.identifiers import TableId
+from relance.identifiers import TableId, shell_id
 from relance.lance_io import CreateMode, NewTable, StagedData, VersionTakenError, WrittenData
 from relance.locations import (
     CREATING_SUFFIX,
@@ -204,10 +205,10 @@ def _place(context: Context, table_id: TableId, snapshot: Snapshot | None = None
     context.require_writable(snapshot)
     if snapshot is not None:
         require_namespace(snapshot, table_id.namespace)
-        row = row_at(snapshot, str(table_id))
+        row = row_at(snapshot, table_id.object_id)
         if row is not None and not row.is_home:
             return _Place(snapshot, row)
-    newest = None if snapshot is None else newest_dropped(snapshot, str(table_id))
+    newest = None if snapshot is None else newest_dropped(snapshot, table_id.object_id)
     if not home_counts(context, snapshot, table_id):
         return _Place(snapshot, generation=newest)
     home = inspect_name(context, table_id.name, bodies=Bodies.HIDDEN, versions=True)
@@ -288,20 +289,32 @@ def already_exists(context: Context, home: NameSnapshot) -> TableAlreadyExistsEr
     """Return the error for a home directory that is in use, with the ways out."""
     name = f"table id '{home.name}'"
     if home.is_live and home.deregistered:
-        return TableAlreadyExistsError(
-            f"{name} is deregistered: restore it with register_table (location '{home.directory}') or "
-            "remove it with drop_table"
+        typed = shell_id([home.name])
+        return for_python(
+            TableAlreadyExistsError(
+                f"{name} is deregistered",
+                hint=f"restore it: relance register {typed} {home.directory}; or remove it: relance drop "
+                f"{typed}",
+            ),
+            f": restore it with register_table (location '{home.directory}') or remove it with drop_table",
         )
     generation = generation_at_home(context, home)
     if generation is not None:
-        return TableAlreadyExistsError(
-            f"{name} {why_hidden(context, generation)}; alternatively, replace it with create_table or "
-            f"delete it permanently with purge_table(['{home.name}'], force=True)"
+        return for_python(
+            TableAlreadyExistsError(
+                f"{name} {why_hidden(context, generation)}",
+                hint=f"restore it: relance undrop {shell_id([home.name])}; or replace it with a create",
+            ),
+            f": undrop_table(['{home.name}']); alternatively, replace it with create_table or delete "
+            f"it permanently with purge_table(['{home.name}'], force=True)",
         )
     if home.only_declared:
-        return TableAlreadyExistsError(
-            f"{name} is already declared: write to its location, create it with create_table, or "
-            "remove it with drop_table"
+        return for_python(
+            TableAlreadyExistsError(
+                f"{name} is already declared",
+                hint=f"write rows to it, or remove it: relance drop {shell_id([home.name])}",
+            ),
+            ": write to its location, create it with create_table, or remove it with drop_table",
         )
     return TableAlreadyExistsError(name)
 
@@ -735,7 +748,7 @@ def _create_over_row(context: Context, new: NewTable, mode: CreateMode, row: Row
         )
         assert written is not None  # it may always go on
         version = written
-    with after_effect(str(new.table_id), "was written"):
+    with after_effect(new.table_id.object_id, "was written"):
         _write_properties(context, new, directory, properties)
         if declared:
             end_reservation(context, directory)
@@ -751,7 +764,7 @@ def _require_same(context: Context, new: NewTable, directory: str) -> dict[str, 
     manifest = context.require_manifest(to_do="creating a table")
 
     def plan(snapshot: Snapshot) -> tuple[Change, dict[str, str]]:
-        row = row_at(snapshot, str(new.table_id))
+        row = row_at(snapshot, new.table_id.object_id)
         if row is None or not row.is_visible or row.normalized_location != directory:
             raise OutcomeUnknownError(
                 f"table id '{new.table_id}' was dropped or renamed while it was being written; the data "
@@ -777,7 +790,7 @@ def _create_elsewhere(context: Context, new: NewTable) -> Created:
     try:
         _write_first(context, new, directory)
         _write_properties(context, new, directory, new.properties)
-        insert_row(context, Row(str(new.table_id), ObjectType.TABLE, directory, dict(new.properties)))
+        insert_row(context, Row(new.table_id.object_id, ObjectType.TABLE, directory, dict(new.properties)))
     except OutcomeUnknownError:
         raise  # the row may be there
     except RelanceError:
@@ -827,7 +840,7 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
 
     def take() -> Claim:
         swap_row(context, dropped, plan)
-        return Claim(context, str(new.table_id), lease, None, row)
+        return Claim(context, new.table_id.object_id, lease, None, row)
 
     held = _claimed(
         context,
@@ -842,9 +855,9 @@ def _revive_row(context: Context, new: NewTable, dropped: Row) -> Created | None
         )
         if written is None:
             raise ConcurrentModificationError(f"table id '{new.table_id}' was changed by another client")
-        shown = row.restored(str(new.table_id))
+        shown = row.restored(new.table_id.object_id)
         shown = shown.with_properties(new.properties) if new.properties else shown
-        with after_effect(str(new.table_id), "was written"):
+        with after_effect(new.table_id.object_id, "was written"):
             _write_properties(context, new, directory, new.properties, lease)
             swap_row(context, row, lambda snapshot, found: move_row(snapshot, found, shown))
     return Created(directory, written, shown.properties)
@@ -928,7 +941,7 @@ def _declare_elsewhere(context: Context, table_id: TableId, properties: dict[str
     # First the file, then the row that decides: after a crash in between there is a directory nobody knows.
     context.storage.create(reserved, f"reserved {new_nonce()}".encode())
     try:
-        insert_row(context, Row(str(table_id), ObjectType.TABLE, directory, dict(properties)))
+        insert_row(context, Row(table_id.object_id, ObjectType.TABLE, directory, dict(properties)))
     except OutcomeUnknownError:
         raise  # the row may be there
     except RelanceError:
@@ -955,9 +968,13 @@ def _declare_over_tombstone(context: Context, home: NameSnapshot) -> str:
     before = marked.control.before
     began = marked.time if before is None else before.since
     if began is None or context.store_now() < from_seconds(began) + context.timing.late:
-        raise TableAlreadyExistsError(
-            f"table id '{name}' was purged, but a create that started before its drop may still be in "
-            "progress: use create_table, or retry in an hour"
+        raise for_python(
+            TableAlreadyExistsError(
+                f"table id '{name}' was purged, but a create that started before its drop may still be in "
+                "progress",
+                hint="create the table with rows, or retry in an hour",
+            ),
+            ": use create_table, or retry in an hour",
         )
     require_replace(context.storage, to_do="redeclaring a purged table")
     if marked.state is State.REVIVING:
@@ -966,9 +983,12 @@ def _declare_over_tombstone(context: Context, home: NameSnapshot) -> str:
     control = reviving(marked, new_nonce(), context.timing)
     with _claimed_home(context, name, control, over=marked) as claim:
         if not inspect_name(context, name).is_empty:
-            raise TableAlreadyExistsError(
-                f"table id '{name}' was purged, but new files have appeared since: delete them with "
-                f"purge_table(['{name}']), or replace them with create_table"
+            raise for_python(
+                TableAlreadyExistsError(
+                    f"table id '{name}' was purged, but new files have appeared since",
+                    hint=f"delete them: relance purge {shell_id([name])}; or create the table with rows",
+                ),
+                f": delete them with purge_table(['{name}']), or replace them with create_table",
             )
         put_sign(context.storage, name, DECLARED_SUFFIX)
         lease.require(name)

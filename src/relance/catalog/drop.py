@@ -92,7 +92,7 @@ from relance.errors import (
     TableNotFoundError,
     UnsupportedOperationError,
 )
-from relance.identifiers import DELIMITER, TableId
+from relance.identifiers import DELIMITER, TableId, shown_id
 from relance.lance_io import TableHead
 from relance.locations import MARKER_SUFFIX
 from relance.storage.ballast import emptying
@@ -316,7 +316,7 @@ def swap_deleted(
 def ttl_at_home(context: Context, row: Row | None, head: TableHead | None) -> timedelta:
     if row is not None and TTL_PROPERTY in row.properties:
         return parse_duration(
-            row.properties[TTL_PROPERTY], what=f"property {TTL_PROPERTY!r} of '{row.object_id}'"
+            row.properties[TTL_PROPERTY], what=f"property {TTL_PROPERTY!r} of '{shown_id(row.object_id)}'"
         )
     text = head.config.get(TTL_CONFIG) if head else None
     return (
@@ -393,7 +393,7 @@ def _drop_row(context: Context, table_id: TableId, ttl: timedelta | None) -> Dro
 
     def plan(snapshot: Snapshot) -> tuple[Change, Dropped]:
         # All that is asked for below, in one query: a snapshot keeps what it found.
-        snapshot.get([str(table_id), *_ids_above(table_id.parts), DROPPED_PREFIX + deletion_id])
+        snapshot.get([table_id.object_id, *_ids_above(table_id.parts), DROPPED_PREFIX + deletion_id])
         row = require_row(context, snapshot, table_id)
         refuse_protected(row)
         directory = require_directory(row)
@@ -426,7 +426,7 @@ def ttl_of(context: Context, snapshot: Snapshot, row: Row) -> timedelta:
     for holder in (row, *(above[object_id] for object_id in ids if object_id in above)):
         text = holder.properties.get(TTL_PROPERTY)
         if text is not None:
-            return parse_duration(text, what=f"property {TTL_PROPERTY!r} of '{holder.object_id}'")
+            return parse_duration(text, what=f"property {TTL_PROPERTY!r} of '{shown_id(holder.object_id)}'")
     return context.timing.drop_ttl
 
 
@@ -451,7 +451,7 @@ def _undrop_row(context: Context, row: Row, target: TableId) -> None:
         )
 
     def plan(snapshot: Snapshot, found: Row) -> Change:
-        return show_row(context, snapshot, found, found.restored(str(target)))
+        return show_row(context, snapshot, found, found.restored(target.object_id))
 
     swap_row(context, row, plan)
 
@@ -462,8 +462,16 @@ def show_row(context: Context, snapshot: Snapshot, old: Row, new: Row) -> Change
     Raises:
         TableAlreadyExistsError: the name is taken.
         NamespaceNotFoundError: the namespace does not exist.
+        InvalidTableStateError: it would be a home row, of which its directory's files decide.
     """
-    return free_name(context, snapshot, new).plus(move_row(snapshot, old, new))
+    change = free_name(context, snapshot, new).plus(move_row(snapshot, old, new))
+    if new.is_home and not old.is_home:
+        raise InvalidTableStateError(
+            f"table id '{old.original_id}' is at '{new.location}', the home of '{new.original_id}', where "
+            f"another client dropped or deregistered '{new.original_id}': deregister '{old.original_id}' and "
+            f"register '{new.original_id}' instead"
+        )
+    return change
 
 
 @emptying()
@@ -475,7 +483,7 @@ def undrop(
     Raises:
         TableNotFoundError: there is no dropped table of this name.
         TableAlreadyExistsError: the name is taken, or the table is not dropped.
-        InvalidTableStateError: its files are gone.
+        InvalidTableStateError: its files are gone, or the new id's home is where it is.
         ConcurrentModificationError: another client changed it meanwhile, or a purge has claimed it.
     """
     new_id = target or table_id

@@ -29,7 +29,7 @@ from relance.errors import (
     NamespaceNotFoundError,
     TableAlreadyExistsError,
 )
-from relance.identifiers import DELIMITER
+from relance.identifiers import DELIMITER, shown_id
 from relance.storage.ballast import emptying
 
 _SHOWN = 5
@@ -104,11 +104,15 @@ def create_namespace(
             try:
                 return free_name(context, snapshot, row), properties
             except TableAlreadyExistsError as cause:
-                raise NamespaceAlreadyExistsError(f"'{object_id}': the name is taken by a table") from cause
+                raise NamespaceAlreadyExistsError(
+                    f"'{shown_id(object_id)}': the name is taken by a table"
+                ) from cause
         if old.object_type != ObjectType.NAMESPACE:
-            raise NamespaceAlreadyExistsError(f"'{object_id}': the name is taken by a {old.object_type}")
+            raise NamespaceAlreadyExistsError(
+                f"'{shown_id(object_id)}': the name is taken by a {old.object_type}"
+            )
         if mode is NamespaceMode.CREATE:
-            raise NamespaceAlreadyExistsError(f"'{object_id}'")
+            raise NamespaceAlreadyExistsError(f"'{shown_id(object_id)}'")
         if mode is NamespaceMode.EXIST_OK or old.properties == properties:
             return Change(), old.properties
         return Change(removed=(object_id,), added=(old.with_properties(properties),)), properties
@@ -137,7 +141,7 @@ def drop_namespace(
         inside = _objects_in(snapshot, object_id)
         if inside and not cascade:
             raise NamespaceNotEmptyError(
-                f"'{object_id}' (contains {len(inside)} child objects: {_some(inside)})"
+                f"'{shown_id(object_id)}' (contains {len(inside)} child objects: {_some(inside)})"
             )
         _refuse_busy(inside)
         for held in (row, *inside):
@@ -151,7 +155,7 @@ def drop_namespace(
 
         def nothing_came(later: Snapshot) -> None:
             if {part.object_id for part in _objects_in(later, object_id)} != known:
-                raise ConcurrentModificationError(f"'{object_id}' was changed by another client")
+                raise ConcurrentModificationError(f"'{shown_id(object_id)}' was changed by another client")
 
         changes = []
         for number, part in enumerate((row, *inside)):
@@ -182,11 +186,13 @@ def _objects_in(snapshot: Snapshot, object_id: str) -> list[Row]:
 def _refuse_busy(inside: Sequence[Row]) -> None:
     for row in inside:
         if not row.is_visible:
-            raise ConcurrentModificationError(f"'{row.object_id}' is being created by another client; retry")
+            raise ConcurrentModificationError(
+                f"'{shown_id(row.object_id)}' is being created by another client; retry"
+            )
 
 
 def _some(rows: Sequence[Row]) -> str:
-    names = ", ".join(row.object_id for row in rows[:_SHOWN])
+    names = ", ".join(shown_id(row.object_id) for row in rows[:_SHOWN])
     return names if len(rows) <= _SHOWN else f"{names}, …"
 
 
@@ -231,14 +237,14 @@ def _newest_drop(snapshot: Snapshot, object_id: str, cascade_id: str | None) -> 
             drops.append((control.deleted_at, row.object_id, row))
     if not drops:
         wanted = f" with cascade id '{cascade_id}'" if cascade_id else ""
-        raise NamespaceNotFoundError(f"namespace '{object_id}' is not dropped{wanted}")
+        raise NamespaceNotFoundError(f"namespace '{shown_id(object_id)}' is not dropped{wanted}")
     return max(drops)[2]
 
 
 def _refuse_taken(snapshot: Snapshot, parts: Sequence[Row]) -> None:
     """Check that no other object has the name of a part; tables in home directories are looked at later."""
     for object_id, row in sorted(snapshot.get([part.original_id for part in parts]).items()):
-        message = f"'{object_id}': rename or drop it first; nothing was undropped"
+        message = f"'{shown_id(object_id)}': rename or drop it first; nothing was undropped"
         if row.object_type != ObjectType.TABLE:
             raise NamespaceAlreadyExistsError(message)
         if not row.is_home:

@@ -74,6 +74,7 @@ from relance.catalog.resolve import (
     state_of_name,
 )
 from relance.catalog.states import (
+    MARGIN,
     Control,
     Marked,
     Situation,
@@ -96,6 +97,7 @@ from relance.errors import (
     RelanceError,
     ServiceUnavailableError,
     TableNotFoundError,
+    for_python,
 )
 from relance.foreign_json import parse_json
 from relance.identifiers import TableId, why_unusable
@@ -327,11 +329,28 @@ def _too_early(context: Context, generation: Generation, written: datetime | Non
     if written is not None and generation.dropped_at is not None and written > generation.dropped_at:
         due = period_end(written, generation.ttl(context))
         because = " (another client wrote to it after the drop, which restarts the period)"
-    when = due.strftime("%Y-%m-%d %H:%M:%S UTC") if due is not None else "never"
-    return InvalidTableStateError(
-        f"table id '{generation.table_id}' can be undropped until {when}{because}: purge it after that, "
-        "or pass force=True to purge it now"
+    name = f"table id '{generation.table_id}'"
+    if due is None:
+        detail, wait = f"the retention period of {name} does not end", ""
+    elif due > context.store_now():
+        detail, wait = f"{name} can be undropped until {_second(due)}{because}", "wait until then, or "
+    else:
+        later = due + MARGIN + timedelta(seconds=1)  # to the second
+        detail = (
+            f"the retention period of {name} ended on {_second(due)}{because}, within the error of clocks"
+        )
+        wait = f"retry after {_second(later)}, or "
+    return for_python(
+        InvalidTableStateError(
+            detail,
+            hint=f"{wait}pass --force to purge it now",
+        ),
+        ": purge it later, or pass force=True to purge it now",
     )
+
+
+def _second(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _refuse_shared(snapshot: Snapshot | None, directory: str, table_id: TableId) -> None:
@@ -344,7 +363,7 @@ def _refuse_shared(snapshot: Snapshot | None, directory: str, table_id: TableId)
         return
     for row in snapshot.sharing([directory]):
         if not (row.is_home and row.original_id == table_id.name):
-            raise _also_used(str(table_id), directory, row)
+            raise _also_used(f"{table_id}", directory, row)
 
 
 def _refuse_known_to_manifest(context: Context, tables: Sequence[_Held]) -> None:

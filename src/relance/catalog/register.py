@@ -43,7 +43,7 @@ from relance.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from relance.identifiers import DELIMITER, TableId, why_unusable
+from relance.identifiers import DELIMITER, TableId, format_id, why_unusable
 from relance.locations import (
     DEREGISTERED_FILE,
     DEREGISTERED_SUFFIX,
@@ -173,7 +173,7 @@ def _register_elsewhere(
 ) -> None:
     manifest = context.require_manifest(to_do="registering a table")
     _check_location(context, manifest.latest(), table_id, directory)
-    new = Row(str(table_id), ObjectType.TABLE, directory, dict(properties))
+    new = Row(table_id.object_id, ObjectType.TABLE, directory, dict(properties))
     hides_home = False
     if overwrite and not table_id.namespace and context.dir_listing:
         home = inspect_name(context, table_id.name)
@@ -183,7 +183,7 @@ def _register_elsewhere(
 
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         _refuse_overlap(snapshot, table_id, directory)
-        old = row_at(snapshot, str(table_id))
+        old = row_at(snapshot, table_id.object_id)
         # The rows of a home directory that was deregistered by a client without the manifest.
         homes = (row for row in snapshot.sharing([directory]) if row.is_home)
         stale = without(snapshot, list(homes))
@@ -194,7 +194,7 @@ def _register_elsewhere(
         refuse_protected(old)
         return Change(added=(new,)).plus(without(snapshot, [old]), stale), None
 
-    with after_effect(str(table_id), "was deregistered") if hides_home else nullcontext():
+    with after_effect(table_id.object_id, "was deregistered") if hides_home else nullcontext():
         transact(manifest, plan)
 
 
@@ -238,7 +238,7 @@ def _refuse_home(context: Context, table_id: TableId, directory: str) -> None:
 def _refuse_overlap(snapshot: Snapshot, table_id: TableId, directory: str) -> None:
     for row in snapshot.sharing([directory]):
         # Whether a home directory may get another name is decided there, not by its row.
-        same_name = row.object_id == str(table_id) or row.is_home
+        same_name = row.object_id == table_id.object_id or row.is_home
         if not (same_name and row.normalized_location == directory):
             raise InvalidInputError(
                 f"cannot register table id '{table_id}' at '{directory}': '{row.location}' "
@@ -263,7 +263,7 @@ def set_protection(context: Context, parts: Sequence[str], *, on: bool) -> None:
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         row = row_at(snapshot, object_id)
         if row is None or not row.is_visible:
-            raise InvalidTableStateError(f"there is no table or namespace '{object_id}'")
+            raise InvalidTableStateError(f"there is no table or namespace '{format_id(parts)}'")
         if row.is_protected == on:
             return Change(), None
         return Change(removed=(object_id,), added=(row.protected(on=on),)), None

@@ -68,6 +68,7 @@ def rename(
         TableNotFoundError: there is no such table.
         TableAlreadyExistsError: the new name is taken.
         NamespaceNotFoundError: the new namespace does not exist.
+        InvalidTableStateError: it is protected, or the new name's home is where it is registered.
         UnsupportedOperationError: the catalog has no manifest; there the directory is the name.
     """
     context.require_manifest(to_do="renaming a table")
@@ -87,7 +88,7 @@ def _rename_row(context: Context, table_id: TableId, target: TableId) -> None:
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
         row = require_row(context, snapshot, table_id)
         require_directory(row)
-        return show_row(context, snapshot, row, row.renamed(str(target))), None
+        return show_row(context, snapshot, row, row.renamed(target.object_id)), None
 
     transact(manifest, plan)
 
@@ -117,7 +118,7 @@ def _rename_home(
         require_replace(context.storage, to_do="renaming a table")
     directory = new_directory(target)
     source = old or Row(name, ObjectType.TABLE, home.directory)
-    row = replace(source.restored(str(target)), location=directory)
+    row = replace(source.restored(target.object_id), location=directory)
     free_name(context, snapshot, row)  # refuses before anything is written
     retention = ttl_at_home(context, old, context.tables.head(home.directory))
     copied: set[str] = set()
@@ -159,7 +160,7 @@ def _hide(
         return None
     deletion_id, deleted_at = new_nonce(), context.clock.now()
     drop_properties(deletion_id, deleted_at, retention)
-    mark = Mark(deleted_at, retention, deletion_id, undid(marked), to=str(target), at=directory)
+    mark = Mark(deleted_at, retention, deletion_id, undid(marked), to=target.object_id, at=directory)
     try:
         put_mark(context, name, mark, over=None)
     except KeyExistsError:

@@ -258,7 +258,7 @@ def _look_at_name(context: Context, name: str) -> Findings:
     elif home.situation is Situation.VISIBLE and home.marker is not None and state is not State.WRITING:
         yield Finding(name, Problem.LATE_MARKER, "delete the marker: it belongs to an earlier drop"), _tidy
     elif home.shows_nothing:
-        remedy = "replace it with create_table: a create that started before the purge left it"
+        remedy = "replace the table or purge it: a create that started before the purge left it"
         yield Finding(name, Problem.DATA_BELOW_TOMBSTONE, remedy), None
 
 

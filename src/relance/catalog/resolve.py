@@ -59,8 +59,9 @@ from relance.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
     UnsupportedOperationError,
+    for_python,
 )
-from relance.identifiers import DELIMITER, TableId, parse_namespace_id
+from relance.identifiers import DELIMITER, TableId, format_id, parse_namespace_id, shell_id, shown_id
 from relance.locations import (
     RESERVED_FILE,
     TABLE_SUFFIX,
@@ -169,7 +170,7 @@ class Generation:
 
     @property
     def name(self) -> str:
-        return str(self.table_id)
+        return self.table_id.object_id
 
     def ttl(self, context: Context) -> timedelta:
         ttl = _dropped_control(self.control).ttl
@@ -287,7 +288,7 @@ def find_in(
     Raises:
         TableNotFoundError: there is none, or it is hidden.
     """
-    row = row_at(snapshot, str(table_id))
+    row = row_at(snapshot, table_id.object_id)
     if home_counts(context, snapshot, table_id):
         home = inspect_name(context, table_id.name, versions=versions)
         if not home.is_visible:
@@ -309,9 +310,13 @@ def require_directory(row: Row) -> str:
     try:
         return table_location(row.location or "")
     except InvalidInputError as cause:
-        raise TableNotFoundError(
-            f"table id '{row.original_id}' has no valid location in the manifest ({cause.detail}); "
-            "run scrub() for repair options"
+        raise for_python(
+            TableNotFoundError(
+                f"table id '{shown_id(row.original_id)}' has no valid location in the manifest "
+                f"({cause.detail})",
+                hint="list repair options: relance scrub",
+            ),
+            "; run scrub() for repair options",
         ) from cause
 
 
@@ -364,7 +369,13 @@ def not_found(context: Context, state: NameState) -> TableNotFoundError:
     except RelanceError:
         return TableNotFoundError(f"table id '{table_id}'")
     if generations:
-        return TableNotFoundError(f"table id '{table_id}' {why_hidden(context, generations[-1])}")
+        return for_python(
+            TableNotFoundError(
+                f"table id '{table_id}' {why_hidden(context, generations[-1])}",
+                hint=f"to restore it: relance undrop {shell_id(table_id.parts)}",
+            ),
+            f": undrop_table({table_id.parts})",
+        )
     if home is not None and (home.situation is Situation.PURGING or is_purged(home.marked)):
         return TableNotFoundError(f"table id '{table_id}' was purged")
     return TableNotFoundError(f"table id '{table_id}'")
@@ -372,22 +383,29 @@ def not_found(context: Context, state: NameState) -> TableNotFoundError:
 
 def deregistered(table_id: TableId) -> TableNotFoundError:
     """Return the error for a table that is deregistered."""
-    return TableNotFoundError(
-        f"table id '{table_id}' is deregistered; to restore it, call register_table with location "
-        f"'{table_id}.lance'"
+    return for_python(
+        TableNotFoundError(
+            f"table id '{table_id}' is deregistered",
+            hint=f"to restore it: relance register {shell_id(table_id.parts)} "
+            f"{table_directory(table_id.name)}",
+        ),
+        f"; to restore it, call register_table with location '{table_directory(table_id.name)}'",
     )
 
 
 def why_hidden(context: Context, generation: Generation) -> str:
-    """Return the state of a dropped table and how to restore it, as the end of an error message."""
+    """Return the state of a dropped table, as the end of an error message."""
     status = generation.status(context)
     dropped = f"was dropped on {_second(status.deleted_at)}"
     if generation.control.state is State.PURGING:
         return f"{dropped} and is being purged"
     if generation.control.state is State.REVIVING:
         return f"{dropped} and is being re-created"
-    until = "" if status.purge_after is None else f" until {_second(status.purge_after)}"
-    return f"{dropped} and can be undropped{until}: undrop_table({generation.table_id.parts})"
+    if status.purge_after is None:
+        return f"{dropped} and can be undropped"
+    if status.purge_after <= context.clock.now():
+        return f"{dropped} and can be undropped until it is purged"
+    return f"{dropped} and can be undropped until {_second(status.purge_after)}"
 
 
 def _second(moment: datetime) -> str:
@@ -405,7 +423,7 @@ def state_of_name(context: Context, table_id: TableId, *, versions: bool = False
         InvalidTableStateError: the arbiter cannot be understood.
     """
     snapshot = context.latest()
-    row = row_at(snapshot, str(table_id))
+    row = row_at(snapshot, table_id.object_id)
     own = None if table_id.namespace else home_row(snapshot, table_id.name)
     home = None
     # A dropped table stays in its home directory also when another object got the name.
@@ -423,7 +441,7 @@ def _generations_of(
     context: Context, snapshot: Snapshot | None, table_id: TableId, home: NameSnapshot | None, row: Row | None
 ) -> Iterator[Generation]:
     if snapshot is not None:
-        dropped = snapshot.dropped(str(table_id))
+        dropped = snapshot.dropped(table_id.object_id)
         of_rows = _of_rows([*dropped, *([row] if row is not None and row.is_reviving else [])])
         yield from (each for each in of_rows if isinstance(each, Generation))
     if home is not None and (generation := generation_at_home(context, home)) is not None:
@@ -599,7 +617,7 @@ def require_root_namespace(parts: Sequence[str] | None) -> None:
     """
     namespace = parse_namespace_id(parts, existing=True)
     if namespace:
-        raise UnsupportedOperationError(f"namespace '{DELIMITER.join(namespace)}': {FLAT}")
+        raise UnsupportedOperationError(f"namespace '{format_id(namespace)}': {FLAT}")
 
 
 def require_namespace(snapshot: Snapshot, namespace: Sequence[str]) -> Row | None:
@@ -613,7 +631,7 @@ def require_namespace(snapshot: Snapshot, namespace: Sequence[str]) -> Row | Non
     object_id = DELIMITER.join(namespace)
     row = row_at(snapshot, object_id)
     if row is None or row.object_type != ObjectType.NAMESPACE or not row.is_visible:
-        raise NamespaceNotFoundError(f"namespace '{object_id}'")
+        raise NamespaceNotFoundError(f"namespace '{format_id(namespace)}'")
     return row
 
 
@@ -643,8 +661,12 @@ def refuse_protected(row: Row | None) -> None:
         InvalidTableStateError: it is protected.
     """
     if row is not None and row.is_protected:
-        raise InvalidTableStateError(
-            f"{row.object_type} '{row.object_id}' is protected: unprotect({list(row.parts)}) first"
+        raise for_python(
+            InvalidTableStateError(
+                f"{row.object_type} '{shown_id(row.object_id)}' is protected",
+                hint=f"to allow it: relance unprotect {shell_id(row.parts)}",
+            ),
+            f": unprotect({list(row.parts)}) first",
         )
 
 
@@ -654,7 +676,7 @@ def require_row(context: Context, snapshot: Snapshot, table_id: TableId) -> Row:
     Raises:
         TableNotFoundError: there is none.
     """
-    row = row_at(snapshot, str(table_id))
+    row = row_at(snapshot, table_id.object_id)
     if row is None or row.object_type != ObjectType.TABLE or not row.is_visible or row.is_home:
         other = None if row is None or row.is_home else row
         raise not_found(context, NameState(table_id, snapshot, other, None, ()))
@@ -676,7 +698,7 @@ def home_row_at(snapshot: Snapshot, table_id: TableId) -> Row | None:
         TableAlreadyExistsError: another object has the name.
     """
     require_namespace(snapshot, table_id.namespace)
-    row = row_at(snapshot, str(table_id))
+    row = row_at(snapshot, table_id.object_id)
     if row is not None and not row.is_home:
         raise taken(table_id, row)
     return row
@@ -693,7 +715,7 @@ def new_directory(table_id: TableId) -> str:
 def hashed_directory(digest: str, table_id: TableId) -> str:
     """Return the name of a table's directory outside its home."""
     # A file name has its limit and an id of many parts has not; the row says where the table is.
-    name = f"{digest}_{table_id}".encode()[:MAX_DIRECTORY_BYTES].decode(errors="ignore")
+    name = f"{digest}_{table_id.object_id}".encode()[:MAX_DIRECTORY_BYTES].decode(errors="ignore")
     # Whoever lists directories would take one with this ending for the home of a root table.
     return f"{name}_" if name.endswith(TABLE_SUFFIX) else name
 

@@ -16,7 +16,10 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from relance.clock import from_millis, to_millis
-from relance.errors import InvalidTableStateError
+from relance.errors import (
+    InvalidTableStateError,
+    for_python,
+)
 from relance.foreign_json import parse_json
 from relance.storage.protocol import BODY_MAX_BYTES, Version
 
@@ -571,9 +574,13 @@ def _readable(read: Callable[[object], _T], value: object) -> _T | None:
 
 def _damaged(body: bytes, name: str) -> InvalidTableStateError:
     start = repr(body[:40].decode("utf-8", errors="replace"))
-    return InvalidTableStateError(
-        f"corrupt arbiter of table id '{name}' ({len(body)} bytes, starting with {start}). "
-        "Nothing was changed; run scrub() for repair options"
+    return for_python(
+        InvalidTableStateError(
+            f"corrupt arbiter of table id '{name}' ({len(body)} bytes, starting with {start}). "
+            "Nothing was changed",
+            hint="list repair options: relance scrub",
+        ),
+        "; run scrub() for repair options",
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from relance.cli.exits import Exit
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from relance.errors import RelanceError
 
 Id = tuple[str, ...]
+
+_ALIKE = 0.7
+"""Ratio of equal characters from which a name is suggested."""
 
 _STOPPED_BY_PROTECTION = frozenset({"drop", "deregister", "register"})
 
@@ -52,8 +57,59 @@ def advice_on(error: RelanceError, catalog: Catalog, command: str, ids: Sequence
             named = [each for name in ids for each in (name, *_inside(catalog, name))]
             return next((_protected(each) for each in named if catalog.is_protected(each)), None)
         if isinstance(error, TableNotFoundError | TableAlreadyExistsError) and command != "purge":
-            return next(filter(None, (_dropped(catalog, each) for each in ids)), None)
+            dropped = next(filter(None, (_dropped(catalog, each) for each in ids)), None)
+            if dropped is not None:
+                return dropped
+        if isinstance(error, TableAlreadyExistsError) and command == "import":
+            return Advice("to add the rows, pass --mode append; to replace all rows, pass --mode overwrite")
+        if isinstance(error, NamespaceNotFoundError):
+            return _missing_namespace(catalog, command, ids)
+        if isinstance(error, TableNotFoundError):
+            return _did_you_mean(catalog, ids, tables=True)
     return None
+
+
+def _missing_namespace(catalog: Catalog, command: str, ids: Sequence[Id]) -> Advice | None:
+    advice = _did_you_mean(catalog, ids, tables=False)
+    if advice is not None:
+        return advice
+    if command == "import":
+        return Advice("to create missing namespaces, pass --create-namespaces")
+    # The last id is the new one; the object itself cannot be in a namespace that does not exist.
+    missing = ids[-1] if command == "drop" or _is_namespace(catalog, ids[-1][:-1]) else ids[-1][:-1]
+    if command in {"create-namespace", "rename", "undrop", "register"} and missing:
+        return Advice(f"to create it: relance create-namespace --parents {in_shell(missing)}")
+    return Advice("list namespaces: relance ls --tree")
+
+
+def _did_you_mean(catalog: Catalog, ids: Sequence[Id], *, tables: bool) -> Advice | None:
+    """Return the existing name that is most like one that was not found."""
+    from relance.cli.params import all_namespace_ids, first_table_ids
+
+    known = first_table_ids(catalog) if tables else []
+    known += all_namespace_ids(catalog)
+    listing = "list tables: relance ls --tree" if tables else "list namespaces: relance ls --tree"
+    for each in ids:
+        if each in known or not each:
+            continue
+        near = _nearest(each, known)
+        if near is None and not tables:
+            near = next(filter(None, (_nearest(each[:depth], known) for depth in range(1, len(each)))), None)
+        if near is not None:
+            return Advice(f"did you mean {in_shell(near)}? {listing}")
+    return None
+
+
+def _nearest(name: Id, known: Sequence[Id]) -> Id | None:
+    """Return the id that is spelled most like this one, or that has the same name elsewhere."""
+    if name in known:
+        return None
+    by_text = {".".join(each).casefold(): each for each in known}
+    near = difflib.get_close_matches(".".join(name).casefold(), by_text, n=1, cutoff=_ALIKE)
+    if near:
+        return by_text[near[0]]
+    same = [each for each in known if each[-1].casefold() == name[-1].casefold()]
+    return same[0] if len(same) == 1 else None
 
 
 def _dropped(catalog: Catalog, table: Id) -> Advice | None:
@@ -62,7 +118,10 @@ def _dropped(catalog: Catalog, table: Id) -> Advice | None:
     status = catalog.status(table)
     if not isinstance(status, SoftDeleted) or status.state != "deleted":
         return None
-    until = "" if status.purge_after is None else f" until {moment(status.purge_after)}"
+    until = ""
+    if status.purge_after is not None:
+        is_over = status.purge_after <= datetime.now(UTC)
+        until = " until it is purged" if is_over else f" until {moment(status.purge_after)}"
     return Advice(
         f"to restore it: relance undrop {in_shell(table)}",
         f"table '{id_text(table)}' was dropped on {moment(status.deleted_at)} and can be undropped{until}",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import click
@@ -26,7 +28,7 @@ from relance.cli import (
     runs,
 )
 from relance.cli.base import Group
-from relance.cli.exits import Exit
+from relance.cli.exits import CliError, Exit
 from relance.cli.output import Answer, note, prepare_streams, print_answer, print_failed, print_failure
 from relance.cli.state import State
 
@@ -67,10 +69,13 @@ class App(Group):
             answer = super().main(args, "relance", complete_var, standalone_mode=False, **extra)
             if not isinstance(answer, Answer):
                 return int(answer or 0)  # of --help and --version
-            return print_answer(answer, command=state.command, as_json=state.json)
-        except (KeyboardInterrupt, click.Abort):
-            sys.stderr.write("\n")
-            return Exit.INTERRUPTED
+            return print_answer(answer, command=state.command, as_json=state.json, upright=state.vertical)
+        except (KeyboardInterrupt, click.Abort) as error:
+            with _without_interrupts():
+                sys.stderr.write("\n")
+                failure = state.failure(_interrupted(error))
+                print_failed(failure, command=state.command, as_json=state.json)
+            return failure.exit_code
         except click.exceptions.Exit as ended:
             return ended.exit_code
         except click.exceptions.NoArgsIsHelpError as error:
@@ -101,6 +106,29 @@ def _forget_output() -> None:
     """Discard further output: otherwise Python reports the closed stream again when it exits."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C: it has been pressed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupted(error: BaseException) -> CliError:
+    """Return what to say after Ctrl-C: at a question nothing has happened yet."""
+    if isinstance(error, click.Abort):
+        return CliError(
+            "cancelled: nothing was changed", "run the command again to continue", Exit.INTERRUPTED
+        )
+    to_do = "run the command again; a change is either complete or has not happened"
+    return CliError("interrupted", to_do, Exit.INTERRUPTED)
 
 
 def _no_command(error: click.UsageError) -> click.UsageError:
@@ -153,4 +181,7 @@ for _commands in SECTIONS.values():
 
 def main() -> NoReturn:
     """Run the program with the arguments of this process."""
-    app.main()
+    try:
+        app.main()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only spoil the exit code

@@ -43,6 +43,14 @@ def shared_options() -> list[click.Option]:
             help="Print the result as one JSON document.",
         ),
         click.Option(
+            ["--vertical"],
+            is_flag=True,
+            default=False,
+            expose_value=False,
+            callback=_keep,
+            help="Print tables as one line per value, so that every column is shown.",
+        ),
+        click.Option(
             ["--debug"],
             is_flag=True,
             default=False,

@@ -11,7 +11,8 @@ import click
 from relance.cli.base import Command
 from relance.cli.exits import Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Grid
+from relance.cli.grids import Grid
+from relance.cli.output import Answer
 from relance.cli.state import State, pass_state
 from relance.units import plural
 
@@ -29,10 +30,17 @@ def doctor(state: State) -> Answer:
     Checks permissions, conditional writes, listings and the clock of the store, and the versions of
     Python, the libraries, Java and Spark. Writes a few small objects under the root and deletes them.
     """
-    from relance.storage.checkup import Verdict
+    from relance.errors import RelanceError
+    from relance.storage.checkup import Check, Verdict
 
     catalog = state.catalog
-    checks = [*_machine(), *catalog.check_store(), *_spark()]
+    unusable: Failure | None = None
+    try:
+        store = catalog.check_store()
+    except RelanceError as error:
+        unusable = state.failure(error)
+        store = [Check("store", Verdict.BAD, unusable.what, unusable.to_do)]
+    checks = [*_machine(), *store, *_spark()]
     bad = [each for each in checks if each.verdict is Verdict.BAD]
     rows = [
         [
@@ -55,13 +63,15 @@ def doctor(state: State) -> Answer:
             for each in checks
         ],
     }
-    problem = None
-    if bad:
+    problem = unusable
+    if bad and problem is None:
         names = ", ".join(each.name for each in bad)
         what = f"{plural(len(bad), 'check')} failed: {names}"
         problem = Failure("Doctor", what, bad[0].remedy or "see the checks above", Exit.FAILED)
     where = f"{catalog.root_uri} (set by {state.lake.named_by})"
-    return Answer(result, [where, "", Grid(["CHECK", "RESULT", ""], rows)], problem)
+    return Answer(
+        result, [where, "", Grid(["CHECK", "RESULT", "DETAIL"], rows, prose=frozenset({"DETAIL"}))], problem
+    )
 
 
 def _machine() -> list[Check]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import shlex
 import sys
 import traceback
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relance.cli.exits import CliError, Exit
-from relance.cli.words import id_text
+from relance.cli.words import id_text, in_shell
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -51,7 +52,12 @@ def _no_advice(error: RelanceError, ids: Sequence[Id]) -> None:
 
 
 def failure_of(
-    error: BaseException, redact: Redact, *, ids: Sequence[Id] = (), advise: Advise = _no_advice
+    error: BaseException,
+    redact: Redact,
+    *,
+    ids: Sequence[Id] = (),
+    command: str = "",
+    advise: Advise = _no_advice,
 ) -> Failure:
     """Return the message and hint for an error, without secrets.
 
@@ -59,6 +65,7 @@ def failure_of(
         error: any exception.
         redact: takes the secrets out of a text.
         ids: what the command named, or the one of them that failed.
+        command: the command, without `relance`.
         advise: returns what their state says about an error of the catalog.
     """
     if isinstance(error, CliError):
@@ -69,7 +76,7 @@ def failure_of(
     if isinstance(error, click.ClickException):
         return Failure("Usage", redact(error.format_message()), "see relance --help", Exit.USAGE)
     if is_relance_error(error):
-        return _of_relance(error, redact, ids, advise)
+        return _of_relance(error, redact, ids, command, advise)
     if isinstance(error, OSError) and (to_do := _OS_HINTS.get(error.errno or 0)) is not None:
         what = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
         return Failure(type(error).__name__, redact(str(what)), to_do, Exit.FAILED)
@@ -100,7 +107,9 @@ def _of_policy(error: PolicyError, redact: Redact) -> Failure:
     return Failure("PolicyError", redact(what), redact(to_do), Exit.USAGE, error.spec_code)
 
 
-def _of_relance(error: RelanceError, redact: Redact, ids: Sequence[Id], advise: Advise) -> Failure:
+def _of_relance(
+    error: RelanceError, redact: Redact, ids: Sequence[Id], command: str, advise: Advise
+) -> Failure:
     problems = sys.modules.get("relance.policy.problems")
     if problems is not None and isinstance(error, problems.PolicyError):
         return _of_policy(error, redact)
@@ -109,20 +118,38 @@ def _of_relance(error: RelanceError, redact: Redact, ids: Sequence[Id], advise: 
     if advice is not None:
         detail, to_do = advice.detail or detail, advice.to_do
         exit_code = exit_code if advice.exit_code is None else advice.exit_code
-    what = redact(_one_line(f"{error.prefix}{_as_typed(detail, ids)}"))
+    what = redact(_one_line(f"{_prefix(error)}{_as_typed(detail, ids)}"))
+    to_do = runnable(to_do, ids, command)
     return Failure(type(error).__name__, what, redact(to_do), exit_code, error.spec_code)
+
+
+def _prefix(error: RelanceError) -> str:
+    """Return what the message begins with; a disk or a damaged file is not an internal error of ours."""
+    return "" if type(error).__name__ in {"StorageError", "StorageFullError"} else error.prefix
+
+
+def runnable(hint: str, ids: Sequence[Id], command: str) -> str:
+    """Return a hint whose commands can be run: TABLE and COMMAND become what this command was about."""
+    if ids:
+        hint = _TABLE.sub(lambda _: in_shell(ids[-1] if command in _TWO_NAMES else ids[0]), hint)
+    else:
+        hint = _ABOUT_A_TABLE.sub("relance ls --tree", hint)
+    return hint.replace(
+        "relance COMMAND --help", f"relance {command} --help" if command else "relance --help"
+    )
 
 
 def _as_typed(detail: str, ids: Sequence[Id]) -> str:
     """Return a message that begins with the id of a named object with that id as commands take it.
 
-    The library writes 'a$b', in which a shell expands $b. The rest stays: it may quote anything.
+    Other clients write 'a$b', in which a shell expands $b. The rest stays: it may quote anything.
     """
     for parts in ids:
         for kind, word in (("table id", "table"), ("table", "table"), ("namespace", "namespace")):
-            head = f"{kind} '{'$'.join(parts)}'"
-            if detail.startswith(head):
-                return f"{word} '{id_text(parts)}'{detail[len(head) :]}"
+            for written in ("$".join(parts), id_text(parts)):
+                head = f"{kind} '{written}'"
+                if detail.startswith(head):
+                    return f"{word} '{id_text(parts)}'{detail[len(head) :]}"
     return detail
 
 
@@ -135,11 +162,17 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+_TABLE = re.compile(r"\bTABLE\b")
+_ABOUT_A_TABLE = re.compile(r"relance [a-z-]+( --[a-z-]+)* TABLE\b")
+_TWO_NAMES = frozenset({"rename", "undrop"})
+"""Commands whose last name is the one that may be taken."""
+
 _KINDS = {
     Exit.REFUSED: "Refused",
     Exit.NOT_FOUND: "NotFound",
     Exit.FAILED: "Failed",
     Exit.CONFLICT: "Conflict",
+    Exit.INTERRUPTED: "Interrupted",
 }
 
 _OUTPUT_FULL = "free up space where the output goes; the command itself completed"

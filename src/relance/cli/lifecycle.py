@@ -187,10 +187,8 @@ def _told(name: Id, told: dict[str, str], *, namespace: bool) -> tuple[dict[str,
     if fields["purged"]:
         return fields, f"{id_text(name)}: dropped and purged"
     flag = " --namespace" if namespace else ""
-    line = (
-        f"{id_text(name)}: dropped; to restore it until {moment(due)}: relance undrop{flag} {in_shell(name)}"
-    )
-    return fields, line
+    until = f" until {moment(due)}" if due > datetime.now(UTC) else ""
+    return fields, f"{id_text(name)}: dropped; to restore it{until}: relance undrop{flag} {in_shell(name)}"
 
 
 @click.command(cls=Command)

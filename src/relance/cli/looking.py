@@ -11,11 +11,12 @@ import click
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Branch, Grid, Part
+from relance.cli.grids import Grid
+from relance.cli.output import Answer, Branch, Part
 from relance.cli.params import ANY, NAMESPACE, TABLE, all_namespace_ids, all_table_ids
 from relance.cli.sizes import SIZE_HEADINGS, Size, sizes_of
 from relance.cli.state import State, pass_state
-from relance.cli.words import id_text, in_shell, moment
+from relance.cli.words import id_text, in_shell, moment, moment_cell
 from relance.units import count, in_bytes, plural
 
 if TYPE_CHECKING:
@@ -129,20 +130,21 @@ def _list_dropped(catalog: Catalog, namespace: Id | None, *, sizes: bool) -> Ans
         each for each in catalog.dropped() if namespace is None or each.id[: len(namespace)] == namespace
     ]
     grid = Grid(
-        ["NAME", "STATE", "VERSION", "DROPPED", "PURGE AFTER", "DELETION ID"],
+        ["NAME", "STATE", "VERSION", "DROPPED (UTC)", "PURGE AFTER (UTC)", "DELETION ID"],
         [
             [
                 id_text(each.id),
                 each.state,
                 count(each.version or None),
-                moment(each.deleted_at),
-                moment(each.purge_after),
+                moment_cell(each.deleted_at),
+                moment_cell(each.purge_after),
                 each.deletion_id,
             ]
             for each in found
         ],
         frozenset({"VERSION"}),
         "no dropped tables",
+        keep=frozenset({"DELETION ID"}),
     )
     return Answer({"root": catalog.root_uri, "dropped": [dropped_fields(each) for each in found]}, [grid])
 
@@ -249,9 +251,9 @@ def _table_text(result: dict[str, Any]) -> list[Part]:
     if result["declared"]:
         return [_facts([*facts[:2], ["state", "declared, no data yet"], *facts[6:]])]
     columns = [
-        [each["name"], each["type"], "" if each["nullable"] else "not null"] for each in result["columns"]
+        [each["name"], each["type"], "yes" if each["nullable"] else "no"] for each in result["columns"]
     ]
-    return [_facts(facts), "", Grid(["COLUMN", "TYPE", ""], columns)]
+    return [_facts(facts), "", Grid(["COLUMN", "TYPE", "NULLS"], columns, prose=frozenset({"TYPE"}))]
 
 
 def _type_text(kind: ArrowType) -> str:
@@ -263,7 +265,7 @@ def _type_text(kind: ArrowType) -> str:
 
 
 def _facts(rows: Sequence[Sequence[str]]) -> Grid:
-    return Grid(["", ""], rows)
+    return Grid(["NAME", "VALUE"], rows, prose=frozenset({"VALUE"}), header=False)
 
 
 @click.command(cls=Command)
@@ -281,10 +283,7 @@ def status(state: State, table: Id) -> Answer:
     if isinstance(found, Exists):
         return Answer({"table": name, "status": "exists"}, [f"{name} exists"])
     if isinstance(found, SoftDeleted):
-        text = (
-            f"{name} was dropped on {moment(found.deleted_at)} ({found.state}); "
-            f"its retention period ends on {moment(found.purge_after)}"
-        )
+        text = f"{name} was dropped on {moment(found.deleted_at)} ({found.state}){_period(found.purge_after)}"
         return Answer(
             {"status": "dropped", **dropped_fields(found)},
             [text, f"to restore it: relance undrop {in_shell(table)}"],
@@ -297,6 +296,12 @@ def status(state: State, table: Id) -> Answer:
         4,
     )
     return Answer({"table": name, "status": "not found"}, [], missing)
+
+
+def _period(end: datetime | None) -> str:
+    if end is None:
+        return ""
+    return f"; its retention period {'ended' if end <= datetime.now(UTC) else 'ends'} on {moment(end)}"
 
 
 @click.command(cls=Command)
@@ -319,8 +324,10 @@ def versions(state: State, table: Id, *, limit: int | None) -> Answer:
         }
         for each in found
     ]
-    rows = [[count(each["version"]), moment(each["at"]), ", ".join(each["tags"])] for each in entries]  # type: ignore[arg-type]  # the values of a mixed dictionary
-    grid = Grid(["VERSION", "CREATED", "TAGS"], rows, frozenset({"VERSION"}), "no versions")
+    rows = [[count(each["version"]), moment_cell(each["at"]), ", ".join(each["tags"])] for each in entries]  # type: ignore[arg-type]  # the values of a mixed dictionary
+    grid = Grid(
+        ["VERSION", "CREATED (UTC)", "TAGS"], rows, frozenset({"VERSION"}), "no versions", frozenset({"TAGS"})
+    )
     return Answer({"table": id_text(table), "versions": entries}, [grid])
 
 

@@ -15,7 +15,8 @@ from relance.cli.base import Command
 from relance.cli.engines import run_job
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Grid
+from relance.cli.grids import Grid
+from relance.cli.output import Answer
 from relance.cli.params import DROPPED, DURATION, MOMENT, TABLE, dry_run_option, engine_options, yes_option
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text
@@ -84,25 +85,8 @@ def purge(
     report = run_confirmed(run, tables, lambda _: True, ask, dry_run=dry_run, yes=yes)
     why = "matches" if tables or deleted_before is not None else "has expired"
     nothing = f"nothing to purge: no dropped table {why}"
-    answer = report_answer(
-        state,
-        report,
-        nothing=nothing,
-        hint=partial(_early, state, force=force),
-    )
+    answer = report_answer(state, report, nothing=nothing)
     return answer if deletion_id is None else _with_drop(answer, deletion_id)
-
-
-def _early(state: State, table: Id, failure: Failure, *, force: bool) -> Failure:
-    """Suggest --force if a purge failed because the retention period of the table has not ended."""
-    from relance.clock import SystemClock
-
-    if force or failure.exit_code is not Exit.CONFLICT:
-        return failure
-    now = SystemClock().now()
-    ends = [each.purge_after for each in state.catalog.list_dropped_tables() if each.id == table]
-    lasts = any(each is not None and each > now for each in ends)
-    return replace(failure, to_do="wait until then, or pass --force") if lasts else failure
 
 
 def _with_drop(answer: Answer, deletion_id: str) -> Answer:
@@ -334,16 +318,9 @@ def _is_shared(failures: Sequence[Failure], tables: int) -> bool:
     return len(failures) == tables and len(set(failures)) == 1 and failures[0].exit_code is Exit.USAGE
 
 
-def report_answer(
-    state: State,
-    report: Report,
-    *,
-    nothing: str,
-    hint: Callable[[Id, Failure], Failure] = lambda _, failure: failure,
-) -> Answer:
-    """Return the report of a job as an answer; `hint` may know better what to do about a table."""
+def report_answer(state: State, report: Report, *, nothing: str) -> Answer:
+    """Return the report of a job as an answer."""
     failures = {each.table: state.failure(each.error, each.table) for each in report.failed if each.error}
-    failures = {table: hint(table, failure) for table, failure in failures.items()}
     entries = [_entry(each, failures.get(each.table)) for each in report.results]
     result = {
         "job": report.job,
@@ -355,9 +332,10 @@ def report_answer(
     shown = [each for each in entries if each["change"] is not None or each["error"] is not None]
     rows = [_row(each) for each in shown]
     grid = Grid(
-        ["TABLE", "ROWS", "VERSIONS", "FILES", "SIZE", ""],
+        ["TABLE", "ROWS", "VERSIONS", "FILES", "SIZE", "NOTE"],
         rows,
         frozenset({"ROWS", "VERSIONS", "FILES", "SIZE"}),
+        prose=frozenset({"NOTE"}),
     )
     problem = _problem_of(list(failures.values()), len(report.results))
     if not shown:

@@ -19,30 +19,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from relance.cli.exits import Exit
 from relance.cli.failures import Failure
+from relance.cli.grids import Grid, lay_out, vertical
 from relance.cli.words import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
 _PIPE_WIDTH = 100_000
 """Lines are never wrapped in a pipe."""
-
-_MANY = 2_000
-"""Longer tables are not fitted to the terminal."""
-
-_LEAST = 16
-"""Minimum width of the last column of a table."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Rows below headings; columns named in `right` hold numbers."""
-
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    right: frozenset[str] = frozenset()
-    empty: str = ""
-    """Printed instead if there are no rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +65,8 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def print_answer(answer: Answer, *, command: str, as_json: bool) -> Exit:
-    """Print an answer and return the exit code."""
+def print_answer(answer: Answer, *, command: str, as_json: bool, upright: bool = False) -> Exit:
+    """Print an answer and return the exit code; `upright` prints tables as one line per value."""
     problem = answer.problem
     if as_json:
         document = {"ok": problem is None, "command": command, "result": answer.result}
@@ -94,7 +78,7 @@ def print_answer(answer: Answer, *, command: str, as_json: bool) -> Exit:
             answer.write(sys.stdout)
         else:
             for part in answer.text:
-                _print_part(part)
+                _print_part(part, upright=upright)
         sys.stdout.flush()
         if problem is not None:
             print_failure(problem)
@@ -113,12 +97,13 @@ def print_failure(failure: Failure) -> None:
     """Print the message and the hint of an error to standard error."""
     console = console_on(sys.stderr)
     for label, style, text in (("error: ", "bold red", failure.what), (" hint: ", "bold", failure.to_do)):
-        console.print(_styled(label, style), _styled(printable(text)), sep="")
+        # The terminal breaks long lines: what it breaks can still be copied as one command.
+        console.print(_styled(label, style), _styled(printable(text)), sep="", soft_wrap=True)
 
 
 def note(text: str) -> None:
     """Print a line to standard error."""
-    console_on(sys.stderr).print(_styled(printable(text)))
+    console_on(sys.stderr).print(_styled(printable(text)), soft_wrap=True)
 
 
 def console_on(stream: TextIO) -> Console:
@@ -152,35 +137,30 @@ def _print_json(document: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _print_part(part: Part) -> None:
+def _print_part(part: Part, *, upright: bool) -> None:
     if isinstance(part, str):
         lines = printable(part, keep="\n").split("\n")
     elif isinstance(part, Branch):
         lines = list(_tree_lines(part))
     elif not part.rows:
         lines = [printable(part.empty)] if part.empty else []
-    elif sys.stdout.isatty() and len(part.rows) <= _MANY:
-        console = console_on(sys.stdout)
-        console.print(_table(part, console.width))
-        return
+    elif upright and part.header:
+        lines = list(vertical(part))
     else:
-        lines = list(_aligned(part))
+        lines = list(_grid_lines(part))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
-def _aligned(grid: Grid) -> Iterator[str]:
-    """Yield a table as plain lines: rich is slow with many rows and pads lines with blanks."""
-    from rich.cells import cell_len
-
-    rows = [[printable(cell) for cell in row] for row in grid.rows]
-    shown = [[printable(each) for each in grid.headings], *rows] if any(grid.headings) else rows
-    widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        cells = []
-        for heading, width, cell in zip(grid.headings, widths, row, strict=True):
-            blanks = " " * (width - cell_len(cell))
-            cells.append(blanks + cell if heading in grid.right else cell + blanks)
-        yield "  ".join(cells).rstrip()
+def _grid_lines(grid: Grid) -> Sequence[str]:
+    """Return a table as lines, fitted to the terminal if there is one; a note says what is not shown."""
+    if not sys.stdout.isatty():
+        return lay_out(grid, None).lines
+    console = console_on(sys.stdout)
+    laid_out = lay_out(grid, console.width)
+    first, *rest = laid_out.lines
+    if grid.header and console.color_system is not None:
+        first = f"\x1b[1m{first}\x1b[0m"
+    return [first, *rest, *([laid_out.note] if laid_out.note else [])]
 
 
 def _tree_lines(branch: Branch) -> Iterator[str]:
@@ -194,39 +174,6 @@ def _lines_below(branch: Branch, before: str) -> Iterator[str]:
         is_last = number == len(branch.children)
         yield f"{before}{'└── ' if is_last else '├── '}{printable(child.label)}"
         yield from _lines_below(child, before + ("    " if is_last else "│   "))
-
-
-def _table(grid: Grid, width: int) -> RenderableType:
-    from rich.table import Table
-
-    table = Table(
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-        show_edge=False,
-        show_header=any(grid.headings),
-        header_style="bold",
-    )
-    whole = _fits_but_for_the_last(grid, width)
-    last = len(grid.headings) - 1
-    for number, heading in enumerate(grid.headings):
-        table.add_column(
-            _styled(printable(heading)),
-            justify="right" if heading in grid.right else "left",
-            no_wrap=heading in grid.right or (whole and number < last),
-            overflow="fold",
-        )
-    for row in grid.rows:
-        table.add_row(*(_styled(printable(cell)) for cell in row))
-    return table
-
-
-def _fits_but_for_the_last(grid: Grid, width: int) -> bool:
-    """Return whether the table fits if only its last column is wrapped."""
-    from rich.cells import cell_len
-
-    columns = list(zip(grid.headings, *grid.rows, strict=True))[:-1]
-    return sum(2 + max(map(cell_len, each)) for each in columns) + _LEAST <= width
 
 
 def plain(value: Any) -> Any:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_FIRST = 5_000
+"""Tables among which a name is looked for that is like a misspelled one."""
+
 
 class IdType(click.ParamType[Any]):
     """An id such as prod.analytics.users; names with a dot in backticks. Completed from the catalog."""
@@ -55,6 +58,11 @@ class IdType(click.ParamType[Any]):
 def all_table_ids(catalog: Catalog) -> list[tuple[str, ...]]:
     """Return the ids of all visible tables."""
     return catalog.all_tables()
+
+
+def first_table_ids(catalog: Catalog) -> list[tuple[str, ...]]:
+    """Return the ids of visible tables, but not of an endless number of them."""
+    return catalog.all_tables()[:_FIRST]
 
 
 def all_namespace_ids(catalog: Catalog) -> list[tuple[str, ...]]:

@@ -10,18 +10,21 @@ import click
 
 from relance.cli.base import Command
 from relance.cli.exits import CliError, Exit
-from relance.cli.output import Answer, Grid
+from relance.cli.grids import Grid
+from relance.cli.output import Answer, Part
 from relance.cli.params import MOMENT, TABLE
 from relance.cli.policies import KIND
 from relance.cli.run_texts import html_option, record_answer
 from relance.cli.state import State, pass_state
-from relance.cli.words import id_text, moment
+from relance.cli.words import id_text, moment_cell
 from relance.units import count, duration, in_bytes
 
 if TYPE_CHECKING:
     from relance.policy.past_runs import HistoryEntry, RunEntry
 
 Id = tuple[str, ...]
+
+_KEPT = frozenset({"TABLE", "ACTION", "OUTCOME"})
 
 
 @click.command(cls=Command)
@@ -68,6 +71,8 @@ def history(
 
 
 def _runs_answer(found: Sequence[RunEntry]) -> Answer:
+    from relance.policy.records import RunState
+
     entries = [
         {
             "run": each.head.run,
@@ -85,7 +90,7 @@ def _runs_answer(found: Sequence[RunEntry]) -> Answer:
         [
             each.head.run,
             each.state.value,
-            moment(each.started_at),
+            moment_cell(each.started_at),
             "-" if each.ended_at is None else duration(each.ended_at - each.started_at),
             each.head.actor,
             each.head.policy,
@@ -93,8 +98,15 @@ def _runs_answer(found: Sequence[RunEntry]) -> Answer:
         ]
         for each in found
     ]
-    headings = ["RUN", "STATE", "STARTED", "TOOK", "BY", "POLICY", ""]
-    return Answer({"runs": entries}, [Grid(headings, rows, frozenset({"TOOK"}), "no policy runs yet")])
+    headings = ["RUN", "STATE", "STARTED (UTC)", "TOOK", "BY", "POLICY", "MESSAGE"]
+    grid = Grid(headings, rows, frozenset({"TOOK"}), "no policy runs yet", frozenset({"MESSAGE"}))
+    text: list[Part] = [grid]
+    text += [
+        f"run {each.head.run} was interrupted; to resume it: relance run --resume --run {each.head.run}"
+        for each in found
+        if each.state is RunState.INTERRUPTED
+    ][:1]
+    return Answer({"runs": entries}, text)
 
 
 def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
@@ -118,7 +130,7 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
     ]
     rows = [
         [
-            moment(each.at),
+            moment_cell(each.at),
             id_text(each.record.action.table),
             each.record.action.kind,
             each.record.outcome.value,
@@ -129,10 +141,9 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
         ]
         for each in found
     ]
-    headings = ["AT", "TABLE", "ACTION", "OUTCOME", "ROWS", "SIZE", "BY", "WHY"]
-    return Answer(
-        {"actions": entries}, [Grid(headings, rows, frozenset({"ROWS", "SIZE"}), "no matching actions")]
-    )
+    headings = ["AT (UTC)", "TABLE", "ACTION", "OUTCOME", "ROWS", "SIZE", "BY", "WHY"]
+    grid = Grid(headings, rows, frozenset({"ROWS", "SIZE"}), "no matching actions", frozenset({"WHY"}), _KEPT)
+    return Answer({"actions": entries}, [grid])
 
 
 @click.command(cls=Command)
@@ -142,10 +153,14 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
 def report(state: State, name: str | None, *, html: str | None) -> Answer:
     """Show the report of a policy run: the latest, or the one named."""
     from relance.policy import run_record
+    from relance.policy.records import RunState
 
     record = run_record(state.catalog, name)
     if record is None:
         what = f"run {name} not found" if name else "no policy runs yet"
-        raise CliError(what, "list the runs: relance history; start one: relance run POLICY", Exit.NOT_FOUND)
+        raise CliError(what, "list the runs: relance history; start one: relance run", Exit.NOT_FOUND)
     answer = record_answer(record, html=html)
-    return Answer(answer.result, answer.text)  # the report of a failed run is itself a success
+    text = list(answer.text)
+    if record.state is RunState.INTERRUPTED:
+        text += ["", f"to resume it: relance run --resume --run {record.run}"]
+    return Answer(answer.result, text)  # the report of a failed run is itself a success

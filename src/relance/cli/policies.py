@@ -13,7 +13,8 @@ from relance.cli.base import Command, Group
 from relance.cli.catalog_options import why_untrusted
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Grid, Part
+from relance.cli.grids import Grid
+from relance.cli.output import Answer, Part
 from relance.cli.params import TABLE
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text
@@ -152,7 +153,9 @@ def check(state: State, file: str | None) -> Answer:
         ]
         for each in found.rules
     ]
-    grid = Grid(["LINE", "RULE", "TABLES", "SETS"], rows, frozenset({"LINE"}))
+    grid = Grid(
+        ["LINE", "RULE", "TABLES", "SETS"], rows, frozenset({"LINE"}), prose=frozenset({"TABLES", "SETS"})
+    )
     limits = {name: value for name, value in found.limits.model_dump().items() if value is not None}
     text = [*found.hints, f"{found.file} is valid: {plural(len(rules), 'rule')}"]
     return Answer({"file": found.file, "problems": [], "rules": rules, "limits": limits}, [grid, *text])
@@ -248,10 +251,16 @@ def _explained(found: Explanation) -> list[Part]:
     text: list[Part] = [
         id_text(found.table),
         "",
-        Grid(["LINE", "RULE", "MATCHES", "WHY"], matches, frozenset({"LINE"}), "the policy has no rules"),
+        Grid(
+            ["LINE", "RULE", "MATCHES", "WHY"],
+            matches,
+            frozenset({"LINE"}),
+            "the policy has no rules",
+            frozenset({"WHY"}),
+        ),
         "",
         f"window: {found.window}",
         "",
-        Grid(["ACTION", "DUE", "RULE", "OVERRIDES", "WHY"], decisions),
+        Grid(["ACTION", "DUE", "RULE", "OVERRIDES", "WHY"], decisions, prose=frozenset({"OVERRIDES", "WHY"})),
     ]
     return [*text, found.error] if found.error else text

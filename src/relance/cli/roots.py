@@ -11,7 +11,8 @@ from relance.cli.asking import confirm
 from relance.cli.base import Command
 from relance.cli.exits import Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Grid, Part
+from relance.cli.grids import Grid
+from relance.cli.output import Answer, Part
 from relance.cli.params import dry_run_option, yes_option
 from relance.cli.progress import migration_bar
 from relance.cli.state import State, pass_state
@@ -125,7 +126,9 @@ def scrub(state: State, *, repair: bool, yes: bool) -> Answer:
     rows = [
         [each.name, each.problem.value, "repaired" if each.repaired else _left(each, state)] for each in found
     ]
-    grid = Grid(["NAME", "PROBLEM", "REMEDY"], rows, empty="no problems found")
+    grid = Grid(
+        ["NAME", "PROBLEM", "REMEDY"], rows, empty="no problems found", prose=frozenset({"PROBLEM", "REMEDY"})
+    )
     result = {"findings": [_fields(each, state) for each in found], "left": len(left)}
     problem = None
     if left:

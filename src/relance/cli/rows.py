@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
@@ -11,7 +11,8 @@ import click
 from relance.cli.base import Command
 from relance.cli.engines import spark_session, wants_spark
 from relance.cli.exits import CliError, Exit
-from relance.cli.output import Answer, Grid, TerminalSink
+from relance.cli.grids import Grid
+from relance.cli.output import Answer, TerminalSink
 from relance.cli.params import ANY, TABLE, engine_options
 from relance.cli.progress import rows_bar
 from relance.cli.state import State, pass_state
@@ -28,6 +29,11 @@ _SHOWN = 20
 """Rows that a query prints without --limit."""
 
 _CELL = 60
+"""Texts and lists longer than this are shortened."""
+
+_LONGEST_ID = 128
+"""A word of up to this many characters may be an id or a hash."""
+
 _FORMATS = ["parquet", "csv", "arrow", "json"]
 
 
@@ -160,7 +166,9 @@ def _shown(state: State, table: Id, chosen: dict[str, Any]) -> Answer:
     rows, names = found[:most], reader.schema.names
     result = {"table": id_text(table), "columns": names, "rows": rows, "more": more}
     numbers = frozenset(each.name for each in reader.schema if _is_number(str(each.type)))
-    grid = Grid(names, [[_cell(row[name]) for name in names] for row in rows], numbers, "no rows")
+    most = None if state.vertical else _CELL
+    cells = [[_cell(row[name], most) for name in names] for row in rows]
+    grid = Grid(names, cells, numbers, "no rows", can_choose=True)
     return Answer(result, [grid, *(["… more rows: use --limit to see them"] if more else [])])
 
 
@@ -168,9 +176,51 @@ def _is_number(kind: str) -> bool:
     return kind.startswith(("int", "uint", "float", "double", "decimal", "half"))
 
 
-def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
-    return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
+def _cell(value: Any, most: int | None) -> str:
+    """Return a value as text of about `most` characters; numbers and single words are never cut."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value if most is None else _clipped(value, most)
+    return _nested(value, most)
+
+
+def _nested(value: Any, most: int | None) -> str:
+    if isinstance(value, list):
+        return f"[{_joined(map(_inner, value), len(value), most)}]"
+    if isinstance(value, dict):
+        pairs = (f"{name}: {_inner(each)}" for name, each in value.items())
+        return f"{{{_joined(pairs, len(value), most)}}}"
+    return str(value)
+
+
+def _inner(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else "null" if value is None else _nested(value, None)
+
+
+def _joined(texts: Iterable[str], total: int, most: int | None) -> str:
+    """Return the first texts and how many more there are; none of them is cut."""
+    shown: list[str] = []
+    length = 0
+    for text in texts:
+        length += len(text) + 2
+        if most is not None and shown and length > most:
+            return ", ".join([*shown, f"… {total - len(shown):,} more"])
+        shown.append(text)
+    return ", ".join(shown)
+
+
+def _clipped(text: str, most: int) -> str:
+    """Return the first words of a text; never cut a first word that may be an id or a hash."""
+    if len(text) <= most:
+        return text
+    words = text[: most + 1].rsplit(maxsplit=1)
+    if len(words) == 2:
+        return f"{words[0]} …"
+    first = text.split(maxsplit=1)[0]
+    if len(first) <= _LONGEST_ID:
+        return text if len(first) == len(text) else f"{first} …"
+    return f"{text[:most]}… ({len(text):,} characters)"
 
 
 @click.command(cls=Command, name="import")

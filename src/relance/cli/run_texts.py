@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,13 @@ import click
 
 from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
-from relance.cli.output import Answer, Grid, Part
+from relance.cli.grids import Grid
+from relance.cli.output import Answer, Part
 from relance.cli.words import id_text, listed
+from relance.units import count, in_bytes
 
 if TYPE_CHECKING:
+    from relance.jobs.base import Estimate
     from relance.policy.records import ActionRecord, RunRecord
 
 _ACTIONS = 30
@@ -31,11 +35,12 @@ def record_answer(record: RunRecord, *, html: str | None = None, actions: bool =
     text: list[Part] = [found.headline]
     if found.message:
         text.append(found.message)
-    text += ["", Grid(["", ""], [list(each) for each in found.about]), "", _grid(found.total_rows)]
+    text += ["", _about(found.about), "", _grid(found.total_rows)]
     if found.kinds:
         text += ["", _grid(found.kind_rows)]
     if actions and record.actions:
-        text += ["", *_listed(record)]
+        plan = _listed(record)
+        text += ["", *plan] if plan else []
     failed = [f"failed: {_action(each)}: {each.error}" for each in found.failures]
     text += ["", *listed(failed)] if failed else []
     if html is not None:
@@ -45,20 +50,48 @@ def record_answer(record: RunRecord, *, html: str | None = None, actions: bool =
     return Answer(result, text, _problem(record))
 
 
+def _about(facts: Sequence[tuple[str, str]]) -> Grid:
+    return Grid(["NAME", "VALUE"], facts, prose=frozenset({"VALUE"}), header=False)
+
+
 def _grid(rows: tuple[tuple[str, ...], ...]) -> Grid:
     headings = [each.upper() for each in rows[0]]
     return Grid(headings, rows[1:], frozenset(headings[1:]))
 
 
 def _listed(record: RunRecord) -> list[Part]:
-    """Return the actions that a run did, or would do."""
-    chosen = [each for each in record.actions if each.planned is not None or each.effect is not None]
+    """Return the actions that a run would do, with what each of them would change and why."""
+    from relance.policy.records import Outcome
+
     rows = [
-        [each.action.kind, id_text(each.action.table), each.action.rule, each.action.why] for each in chosen
+        [
+            each.action.kind,
+            id_text(each.action.table),
+            *_figures(each.planned),
+            each.action.rule,
+            each.action.why,
+        ]
+        for each in record.actions
+        if each.outcome is Outcome.PLANNED
     ]
+    if not rows:
+        return []
     rest = len(rows) - _ACTIONS
-    grid = Grid(["ACTION", "TABLE", "RULE", "WHY"], rows[:_ACTIONS])
+    headings = ["ACTION", "TABLE", "ROWS", "FILES", "SIZE", "RULE", "WHY"]
+    numbers = frozenset({"ROWS", "FILES", "SIZE"})
+    grid = Grid(headings, rows[:_ACTIONS], numbers, prose=frozenset({"WHY"}), keep=numbers | {"TABLE"})
     return [grid, *([f"… and {rest} more; --json lists them all"] if rest > 0 else [])]
+
+
+def _figures(planned: Estimate | None) -> list[str]:
+    """Return rows, files and bytes as cells; those that an action does not change are empty."""
+    if planned is None:
+        return ["", "", ""]
+    return [
+        count(planned.rows) if planned.rows else "",
+        count(planned.files) if planned.files else "",
+        in_bytes(planned.bytes) if planned.bytes else "",
+    ]
 
 
 def _action(each: ActionRecord) -> str:

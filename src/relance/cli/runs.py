@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -140,12 +141,52 @@ def run(
     _refuse_mixtures(file, only, kinds, saved, resume=resume, name=name, every=every, yes=yes)
     where = _engine(state, engine, master)
     common = {**where, "wait": wait, "actor": actor, "progress": job_bar()}
+    if every is not None:
+        return _run_often(state, file, every, {**_chosen(state, only, kinds), **common}, html)
+    with _resumable(state):
+        return _run_once(
+            state, file, only, kinds, saved, html, where, common, resume=resume, name=name, yes=yes
+        )
+
+
+@contextmanager
+def _resumable(state: State) -> Iterator[None]:
+    """Turn Ctrl-C into an error that says how to resume the run."""
+    try:
+        yield
+    except KeyboardInterrupt as cause:
+        from relance.policy import runs as past_runs
+        from relance.policy.records import RunState
+
+        newest = next(iter(past_runs(state.catalog)), None)
+        if newest is None or newest.state is not RunState.INTERRUPTED:
+            raise CliError(
+                "interrupted before the run began: nothing was changed", "run it again", Exit.INTERRUPTED
+            ) from cause
+        run = newest.head.run
+        to_do = f"to resume it: relance run --resume --run {run}; to see what was done: relance report {run}"
+        raise CliError(f"run {run} was interrupted", to_do, Exit.INTERRUPTED) from cause
+
+
+def _run_once(
+    state: State,
+    file: str | None,
+    only: Sequence[Id],
+    kinds: Sequence[str],
+    saved: str | None,
+    html: str | None,
+    where: dict[str, Any],
+    common: dict[str, Any],
+    *,
+    resume: bool,
+    name: str | None,
+    yes: bool,
+) -> Answer:
+    """Run, or resume a run, after confirmation."""
     if resume:
         return record_answer(_resume(state, name, common, yes=yes), html=html)
     if saved is not None:
         return record_answer(_run_saved(state, saved, common, yes=yes), html=html)
-    if every is not None:
-        return _run_often(state, file, every, {**_chosen(state, only, kinds), **common}, html)
     if yes:
         from relance.policy import run_policy
 

@@ -36,6 +36,7 @@ class State:
     root: str | None = None
     config: str | None = None
     json: bool = False
+    vertical: bool = False
     debug: bool = False
     quiet: bool = False
     """Print no warnings: a shell is completing a word."""
@@ -81,10 +82,13 @@ class State:
         Raises:
             CliError: its folder does not exist.
         """
+        return self._in_existing_folder(self._open_view)
+
+    def _open_view(self) -> Catalog:
         import_lance_alone()
         from relance.catalog import Catalog
 
-        return self._in_existing_folder(lambda: Catalog.open(self.lake.properties))
+        return Catalog.open(self.lake.properties)
 
     def _in_existing_folder(self, open_catalog: Callable[[], _Opened]) -> _Opened:
         from relance.locations import Scheme, parse_root
@@ -96,7 +100,7 @@ class State:
         if catalog is None or is_missing:
             raise CliError(
                 f"folder {root.path} not found (set by {self.lake.named_by})",
-                "check the path; to create a catalog: relance create-namespace or relance import",
+                "check the path; to create a catalog, import a table: see relance import --help",
                 Exit.NOT_FOUND,
             )
         return catalog
@@ -111,12 +115,12 @@ class State:
         if self.debug:
             sys.stderr.write(printable(details_of(error, self.redact), keep="\n"))
         ids = self.ids if about is None else (about,)
-        return failure_of(error, self.redact, ids=ids, advise=self._advice)
+        return failure_of(error, self.redact, ids=ids, command=self.command, advise=self._advice)
 
     def _advice(self, error: RelanceError, ids: Sequence[Id]) -> Advice | None:
-        if not ids or not {"catalog", "view"} & set(vars(self)):
+        if not ids or not {"new_catalog", "view"} & set(vars(self)):
             return None
-        return advice_on(error, self.view, self.command, ids)
+        return advice_on(error, vars(self).get("view") or self._open_view(), self.command, ids)
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets in the properties of the catalog and of Spark."""

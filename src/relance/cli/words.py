@@ -26,13 +26,18 @@ def id_text(parts: Sequence[str]) -> str:
 
 
 def in_shell(parts: Sequence[str]) -> str:
-    """Return an id quoted for a shell, which would otherwise run the text between backticks."""
+    """Return an id quoted for a shell."""
     return shlex.quote(id_text(parts))
 
 
 def moment(when: datetime | None) -> str:
     """Return a time in UTC, to the second; a dash if there is none."""
     return "-" if when is None else instant_to_second(when)
+
+
+def moment_cell(when: datetime | None) -> str:
+    """Return a time for a column whose heading names the zone."""
+    return moment(when).removesuffix(" UTC")
 
 
 def listed(names: Sequence[str], *, most: int = _SHOWN) -> list[str]:

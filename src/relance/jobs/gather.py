@@ -176,7 +176,7 @@ def _look_at(context: Context, snapshot: Snapshot | None, table_id: TableId) -> 
         return None  # dropped or renamed since it was listed
     except RelanceError as error:
         return Gathered(TableFacts(table, error=error.detail))
-    row = None if snapshot is None else snapshot.get([str(table_id)]).get(str(table_id))
+    row = None if snapshot is None else snapshot.get([table_id.object_id]).get(table_id.object_id)
     known = TableFacts(
         table,
         protected=row is not None and row.is_protected,
@@ -195,7 +195,7 @@ def _live_facts(context: Context, found: Found, known: TableFacts) -> TableFacts
         return replace(known, state=TableState.DECLARED, drop_ttl=ttl)
     what, options = f"table id '{found.table_id}'", context.lance_options()
     with lance_errors(what, options):
-        dataset = open_at(context.location_of(found.directory), options, str(found.table_id))
+        dataset = open_at(context.location_of(found.directory), options, f"{found.table_id}")
         facts = _measured(context, found.directory, dataset, known)
         ttl = own_ttl(dict(known.properties), dataset.config(), at_home=at_home)
         return replace(facts, drop_ttl=ttl)

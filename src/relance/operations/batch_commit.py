@@ -166,7 +166,7 @@ def _reserved(context: Context, manifest: Manifest, declared: Sequence[_Declare]
     """Write the files of declared tables first; they go again unless the rows that lead to them are there."""
     try:
         for each in declared:
-            row = row_at(manifest.latest(), str(each.table_id))
+            row = row_at(manifest.latest(), each.table_id.object_id)
             if row is not None and row.is_reviving:
                 end_row_create(context, row)
             _declared_row(context, manifest.latest(), each)
@@ -203,13 +203,13 @@ def _rows_change(
 
 
 def _declared_row(context: Context, snapshot: Snapshot, new: _Declare) -> Change:
-    row = Row(str(new.table_id), ObjectType.TABLE, new.directory, dict(new.properties))
+    row = Row(new.table_id.object_id, ObjectType.TABLE, new.directory, dict(new.properties))
     return free_name(context, snapshot, row)
 
 
 def _leaving_row(context: Context, snapshot: Snapshot, table_id: TableId) -> Row:
     found = find_in(context, snapshot, table_id)
-    row = row_at(snapshot, str(table_id))
+    row = row_at(snapshot, table_id.object_id)
     if row is None:
         raise not_found(context, NameState(table_id, snapshot, None, found.home, ()))
     return row

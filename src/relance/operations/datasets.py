@@ -40,7 +40,7 @@ def open_dataset(
     options = context.lance_options()
     with lance_errors(where, options):
         location = context.location_of(found.directory)
-        dataset = open_at(location, options, str(found.table_id), session=session)
+        dataset = open_at(location, options, f"{found.table_id}", session=session)
         if tag is not None:
             if tag not in dataset.tags.list():
                 raise TableTagNotFoundError(f"tag '{tag}' of {where}")

@@ -39,7 +39,7 @@ def set_drop_ttl(context: Context, parts: Sequence[str], ttl: str) -> None:
 
 def _set_property(context: Context, manifest: Manifest, table_id: TableId, ttl: str) -> None:
     def plan(snapshot: Snapshot) -> tuple[Change, None]:
-        row = snapshot.get([str(table_id)]).get(str(table_id))
+        row = snapshot.get([table_id.object_id]).get(table_id.object_id)
         if row is None or row.object_type != ObjectType.TABLE or not row.is_visible:
             raise not_found(context, NameState(table_id, snapshot, row, None, ()))
         if row.properties.get(TTL_PROPERTY) == ttl:

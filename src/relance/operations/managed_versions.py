@@ -71,12 +71,12 @@ class _Seen:
 
     @property
     def table(self) -> str:
-        return str(self.table_id)
+        return self.table_id.object_id
 
 
 def _look(context: Context, snapshot: Snapshot, table_id: TableId) -> _Seen:
     found = find_in(context, snapshot, table_id)
-    row = snapshot.get([str(table_id)]).get(str(table_id))
+    row = snapshot.get([table_id.object_id]).get(table_id.object_id)
     # After the snapshot: then a row that leads to a file which is not listed is of one that was removed.
     files = list_manifests(context.storage, found.directory, None)
     return _Seen(snapshot, table_id, found.directory, row is not None, files)
@@ -261,7 +261,7 @@ def commit_steps(
     for _ in range(_ROUNDS):
         planned = transact(manifest, plan)
         if not planned.behind:
-            tables = ", ".join(dict.fromkeys(str(step.table_id) for step in steps))
+            tables = ", ".join(dict.fromkeys(f"{step.table_id}" for step in steps))
             with after_effect(tables, "was committed to"):
                 results, lost = _finish(context, manifest, steps, planned.keys)
                 if lost and (also is not None or len(lost) < len(steps)):
@@ -373,10 +373,12 @@ def _update_rows(
         for number, step in enumerate(steps):
             if isinstance(step, DeleteVersions):
                 versions = [version_of(key.rpartition("/")[2]) for key in keys[number]]
-                rows = rows_at(snapshot, str(step.table_id), [each for each in versions if each is not None])
+                rows = rows_at(
+                    snapshot, step.table_id.object_id, [each for each in versions if each is not None]
+                )
                 removed += [each.manifest_row.object_id for each in rows.values() if each.is_deleting]
                 continue
-            row = rows_at(snapshot, str(step.table_id), [step.version]).get(step.version)
+            row = rows_at(snapshot, step.table_id.object_id, [step.version]).get(step.version)
             if number in made and row is not None and row.key(step.directory) == step.staging:
                 removed.append(row.manifest_row.object_id)
                 added.append(row.final(made[number]).manifest_row)

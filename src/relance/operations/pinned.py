@@ -42,7 +42,7 @@ def pin_table(context: Context, parts: Sequence[str], moment: Moment) -> TableRe
         dataset = open_dataset(context, target.found, tag=moment.tag)
         branch = _other_than_main(target.dataset.tags.list()[moment.tag]["branch"])
     version = int(dataset.version)
-    name = str(target.found.table_id)
+    name = f"{target.found.table_id}"
     if moment.timestamp is not None:
         with target.errors():
             version = version_at(dataset, moment.timestamp, name)

@@ -129,7 +129,7 @@ def batch_create_table_versions(
     _check_sequence(context, checked)
     versions: list[TableVersion] = []
     for new in checked:
-        with after_effect(str(new.table_id), "got some of the versions") if versions else nullcontext():
+        with after_effect(new.table_id.object_id, "got some of the versions") if versions else nullcontext():
             versions.append(_put_version(context, new))
     return BatchCreateTableVersionsResponse(versions=versions)
 
@@ -163,7 +163,7 @@ def batch_delete_table_versions(
     found = find_table(context, table_id)
     manifests = list_manifests(context.storage, found.directory, request.branch)
     if not ignore_missing:
-        require_versions(str(table_id), [each.version for each in manifests], ranges)
+        require_versions(f"{table_id}", [each.version for each in manifests], ranges)
     doomed = [each for each in manifests if any(each.version in versions for versions in ranges)]
     if doomed and len(doomed) == len(manifests):
         raise InvalidTableStateError(

@@ -15,7 +15,7 @@ class Watched:
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = batches
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     def reader(self, schema: pa.Schema) -> pa.RecordBatchReader:
         """Return the batches as Lance takes them."""
@@ -24,7 +24,7 @@ class Watched:
     def _drawn(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._batches
-        except Exception as failure:
+        except BaseException as failure:  # Ctrl-C as well
             self._failure = failure
             raise
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,6 +27,7 @@ from relance.locations import POLICY_DIRECTORY
 from relance.namespace import DirectoryNamespace
 from relance.policy.actions import Action, Unknown, known_or_text
 from relance.policy.codec import decode, dumps, encode
+from relance.policy.lease import holder_of
 from relance.policy.records import (
     ActionRecord,
     MoreDropped,
@@ -303,6 +304,11 @@ class History:
         found.sort(key=lambda each: (each.at, each.head.run, each.number), reverse=True)
         return found if limit is None else found[:limit]
 
+    def running(self) -> str | None:
+        """Return the run in progress, None if there is none."""
+        holder = holder_of(self._context)
+        return None if holder is None else holder.run
+
     def record(self, run: str, *, root: str) -> RunRecord | None:
         """Return a run as its report shows it; None when nothing is known of it."""
         rows = sorted(self._rows(f"run = '{_quoted(run)}' AND number IS NULL"), key=lambda row: row["at"])
@@ -387,8 +393,18 @@ def history(
 
 
 def runs(catalog: DirectoryNamespace | CatalogRef, *, since: datetime | None = None) -> list[RunEntry]:
-    """Return the runs of policies over a lake, newest first."""
-    return history_of(catalog).runs(since=since)
+    """Return the runs of policies over a lake, newest first; those whose process ended are interrupted."""
+    kept = history_of(catalog)
+    found = kept.runs(since=since)
+    if all(each.state is not RunState.RUNNING for each in found):
+        return found
+    running = kept.running()
+    return [
+        replace(each, state=RunState.INTERRUPTED)
+        if each.state is RunState.RUNNING and each.head.run != running
+        else each
+        for each in found
+    ]
 
 
 def run_record(catalog: DirectoryNamespace | CatalogRef, run: str | None = None) -> RunRecord | None:
@@ -401,7 +417,10 @@ def run_record(catalog: DirectoryNamespace | CatalogRef, run: str | None = None)
         if not known:
             return None
         run = known[0].head.run
-    return kept.record(run, root=context.root.uri)
+    found = kept.record(run, root=context.root.uri)
+    if found is not None and found.state is RunState.RUNNING and kept.running() != run:
+        return replace(found, state=RunState.INTERRUPTED)
+    return found
 
 
 def _quoted(text: str) -> str:

@@ -81,7 +81,7 @@ class KindFigures:
     kind: str
     actions: int
     tables: int
-    """Different ones; the root counts as one."""
+    """Different ones, without the root."""
     done: int
     nothing: int
     failed: int
@@ -148,7 +148,7 @@ def summary(record: RunRecord) -> Summary:
         message=record.message,
         about=_about(record),
         totals=_totals(record.before, record.after),
-        kinds=kinds,
+        kinds=tuple(each for each in kinds if each.nothing < each.actions or not _is_planned_only(record)),
         failures=tuple(action for action in record.actions if action.outcome is Outcome.FAILED),
         unreadable=(record.after or record.before).unreadable,
         planned_only=_is_planned_only(record),
@@ -206,7 +206,7 @@ def _figures(kind: str, actions: list[ActionRecord], *, would: bool) -> KindFigu
     return KindFigures(
         kind=kind,
         actions=len(actions),
-        tables=len({action.action.table for action in actions}),
+        tables=_tables(actions),
         done=outcomes.count(Outcome.DONE),
         nothing=outcomes.count(Outcome.NOTHING),
         failed=outcomes.count(Outcome.FAILED),
@@ -219,10 +219,23 @@ def _figures(kind: str, actions: list[ActionRecord], *, would: bool) -> KindFigu
     )
 
 
+_UNFINISHED: dict[object, str] = {
+    RunState.RUNNING: "In progress or interrupted: ",
+    RunState.INTERRUPTED: "Interrupted: ",
+}
+
+
+def _tables(actions: Iterable[ActionRecord]) -> int:
+    """Return how many tables actions are about; those on the root as a whole are about none."""
+    return len({each.action.table for each in actions if each.action.table})
+
+
 def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
-    outcomes = [action.outcome for action in record.actions]
+    would = _is_planned_only(record)
+    shown = [each for each in record.actions if not (would and each.outcome is Outcome.NOTHING)]
+    outcomes = [action.outcome for action in shown]
     freed = units.in_bytes(sum(figures.bytes for figures in kinds))
-    tables = units.plural(len({action.action.table for action in record.actions}), "table")
+    tables = units.plural(_tables(shown), "table")
     actions = units.plural(len(outcomes), "action")
     if record.state is RunState.REFUSED:
         return f"Refused, nothing was done: {actions} on {tables} would free {freed}."
@@ -241,8 +254,7 @@ def _headline(record: RunRecord, kinds: Iterable[KindFigures]) -> str:
     ):
         if outcome in outcomes:
             parts.append(f"{outcomes.count(outcome):,} {words}")
-    unfinished = "In progress or interrupted: " if record.state is RunState.RUNNING else ""
-    return f"{unfinished}{', '.join(parts)}; {freed} freed."
+    return f"{_UNFINISHED.get(record.state, '')}{', '.join(parts)}; {freed} freed."
 
 
 def _about(record: RunRecord) -> tuple[tuple[str, str], ...]:
@@ -291,7 +303,7 @@ def _shown(line: TotalLine, figure: int) -> str:
 
 
 def _kind_cells(figures: KindFigures, *, planned_only: bool) -> tuple[str, ...]:
-    counts = map(units.short_count, (figures.tables, figures.rows, figures.files))
+    counts = map(units.short_count, (figures.tables or None, figures.rows, figures.files))
     first = (kind_name(figures.kind), *counts, units.in_bytes(figures.bytes))
     if planned_only:
         return (*first, units.in_bytes(figures.rewritten))

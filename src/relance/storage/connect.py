@@ -16,7 +16,7 @@ from relance.config import StorageOptions
 from relance.errors import InvalidInputError, InvalidTableStateError
 from relance.forks import ProcessLock
 from relance.locations import Root, Scheme
-from relance.storage.failures import first_line
+from relance.storage.failures import SETTINGS_HINT, first_line
 from relance.storage.local_disk import LocalDiskStorage
 from relance.storage.object_store import ObjectStoreStorage
 from relance.storage.options import SplitOptions, split_options
@@ -95,9 +95,8 @@ def _open_store(root: Root, split: SplitOptions) -> ObjectStore:
         )
     except (BaseError, ValueError) as cause:
         StorageOptions(split.lance).hide_in(cause)
-        raise InvalidInputError(
-            f"invalid storage options for {root.uri}: {first_line(str(cause))}"
-        ) from cause
+        what = f"invalid storage options for {root.uri}: {first_line(str(cause))}"
+        raise InvalidInputError(what, hint=SETTINGS_HINT) from cause
 
 
 _ephemeral: dict[tuple[int, str], str] = {}

@@ -10,6 +10,8 @@ import re
 
 from relance import errors
 
+SETTINGS_HINT = "correct the option under [storage] in relance.toml, or its RELANCE_STORAGE_ variable"
+
 _Meaning = tuple[type[errors.RelanceError], str]
 """Our error, and what to do."""
 
@@ -55,16 +57,65 @@ _DAMAGE = (
 )
 """What to do about bytes that Lance cannot read: from them alone nobody can tell where they come from."""
 
+_NO_CREDENTIALS = (
+    "no credentials are set, and this machine provides none: set the storage options access_key_id and "
+    "secret_access_key (S3), service_account (Google) or account_key (Azure)"
+)
+_NO_BUCKET = "the root's bucket or container does not exist: create it or fix 'root'"
+_WRONG_REGION = "the bucket is in another region: set the storage option region to the region of the bucket"
+_NO_HTTP = "the endpoint is not encrypted: use https://, or set the storage option allow_http to true"
+_NO_URL = "the storage option endpoint must begin with https:// or http://"
+
+_MISSING = (
+    "a file of the table is missing: another client may have removed this version, so retry; otherwise "
+    "restore the file from a backup"
+)
+
+_HINTS = {
+    _NO_CREDENTIALS: (
+        "set them in the environment, such as RELANCE_STORAGE_ACCESS_KEY_ID and "
+        "RELANCE_STORAGE_SECRET_ACCESS_KEY"
+    ),
+    **dict.fromkeys(
+        (_DAMAGE, _MISSING), "restore the file from a backup; to give the table up: relance drop TABLE"
+    ),
+    _NO_BUCKET: "create the bucket, or correct the root",
+    _WRONG_REGION: "set region under [storage] in relance.toml, or RELANCE_STORAGE_REGION",
+    _NO_HTTP: "set allow_http = true under [storage] in relance.toml, or RELANCE_STORAGE_ALLOW_HTTP=true",
+    _NO_URL: "set endpoint under [storage] in relance.toml, or RELANCE_STORAGE_ENDPOINT",
+}
+"""Where to set what is missing."""
+
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]")
 """How Rust ends, and pyarrow and Python begin, the text of a system error."""
 
 _BY_TEXT: tuple[tuple[re.Pattern[str], _Meaning], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), (error, to_do))
     for pattern, error, to_do in (
+        # These addresses hand out the credentials of a machine in a cloud: they are asked if none are set.
+        (
+            r"//(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal|metadata)[/:]",
+            errors.UnauthenticatedError,
+            _NO_CREDENTIALS,
+        ),
+        (
+            r"AuthorizationHeaderMalformed|PermanentRedirect|301 Moved|redirect without LOCATION"
+            r"|incorrectly configured region|resolve (the )?bucket region|IllegalLocationConstraint",
+            errors.InvalidInputError,
+            _WRONG_REGION,
+        ),
+        (r"http://\S+ in \S+ - HTTP error: builder error", errors.InvalidInputError, _NO_HTTP),
+        (r"InvalidUri", errors.InvalidInputError, _NO_URL),
         (
             r"NoSuchBucket|ContainerNotFound",
             errors.InvalidInputError,
-            "the root's bucket or container does not exist: create it or fix 'root'",
+            _NO_BUCKET,
+        ),
+        (
+            r"not found: \S*/(data|_deletions|_indices)/"
+            r"|location \S*/(data|_deletions|_indices)/\S+ not found",
+            errors.StorageError,
+            _MISSING,
         ),
         (
             r"403 Forbidden|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|Permission denied",
@@ -131,7 +182,7 @@ def error_for_number(cause: OSError, *, where: str) -> errors.RelanceError | Non
 
 def _told(meaning: _Meaning, where: str, text: str) -> errors.RelanceError:
     error, to_do = meaning
-    return error(f"{where}: {to_do} ({text})")
+    return error(f"{where}: {to_do} ({text})", hint=_HINTS.get(to_do))
 
 
 def first_line(text: str) -> str:

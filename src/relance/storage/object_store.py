@@ -276,6 +276,11 @@ class ObjectStoreStorage:
         except (BaseError, OSError) as cause:
             self._options.hide_in(cause)
             raise _error_for(cause, f"{key!r} in {self._name}", writing=writing) from cause
+        except BaseException as cause:
+            if type(cause).__name__ != "PanicException":
+                raise
+            self._options.hide_in(cause)
+            raise _error_for(OSError(str(cause)), f"{key!r} in {self._name}", writing=writing) from cause
 
 
 def _error_for(cause: BaseError | OSError, where: str, *, writing: bool) -> errors.RelanceError:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from relance.config import StorageOptions
 from relance.errors import InvalidInputError
 from relance.locations import Scheme
+from relance.storage.failures import SETTINGS_HINT
 
 _CLIENT_KEYS = frozenset(
     {
@@ -112,6 +113,9 @@ _STORE_KEYS: dict[Scheme, frozenset[str]] = {
     ),
 }
 
+_URL_KEYS = frozenset({"base_url", "endpoint", "metadata_endpoint", "proxy_url", "sts_endpoint"})
+"""Without a scheme in them the store's library ends with a panic."""
+
 _PREFIXES: dict[Scheme, tuple[str, ...]] = {
     Scheme.S3: ("aws_",),
     Scheme.GS: ("google_",),
@@ -177,6 +181,9 @@ def split_options(scheme: Scheme, options: Mapping[str, str]) -> SplitOptions:
             raise InvalidInputError(
                 f"storage option {key!r} contains a line break or other control character"
             )
+        if name in _URL_KEYS and not value.lower().startswith(("https://", "http://")):
+            what = f"storage option {key!r} must begin with https:// or http://"
+            raise InvalidInputError(what, hint=SETTINGS_HINT)
         if plain.setdefault(name, value) != value:
             raise InvalidInputError(f"storage option {key!r} is set twice with different values")
     return SplitOptions(

@@ -6,13 +6,23 @@ import lance
 import pytest
 from lance.namespace import DirectoryNamespace as NativeNamespace
 from lance_namespace import RegisterTableRequest
-from tests.support.calls import assert_whole, directory, drop, generations, make, spaces
+from tests.support.calls import (
+    assert_whole,
+    deregister,
+    directory,
+    drop,
+    generations,
+    make,
+    register,
+    rename,
+    spaces,
+)
 from tests.support.internals import context_of
 from tests.support.jobs.lakes import JobLake
 from tests.support.lakes import QUIET, Lake
 from tests.support.modes import MANIFEST_MODES, V1
 
-from relance.errors import RelanceError
+from relance.errors import InvalidTableStateError, RelanceError
 from relance.jobs import PurgeDropped
 
 
@@ -173,3 +183,24 @@ def test_one_run_purges_two_dropped_names_with_one_directory(lake: Lake) -> None
     results = lake.open().purge_tables([["t"], ["alias"]], force=True)
     assert all(result.purged for result in results), results
     assert not (lake.folder / place).exists()
+
+
+@pytest.mark.parametrize("verb", ["rename", "undrop"])
+def test_alias_does_not_get_the_name_of_the_home_that_it_is_in(verb: str, compatible: Lake) -> None:
+    """The files in and beside the directory would decide then, and they say that it is deregistered."""
+    catalog = compatible.open()
+    make(catalog, "t", 1)
+    deregister(catalog, "t")
+    register(catalog, "alias", "t.lance")
+    if verb == "rename":
+        with pytest.raises(InvalidTableStateError, match="register 't' instead"):
+            rename(catalog, "alias", "t")
+    else:
+        drop(catalog, "alias")
+        with pytest.raises(InvalidTableStateError, match="register 't' instead"):
+            catalog.undrop_table(["alias"], new_id=["t"])
+        catalog.undrop_table(["alias"])
+    assert_whole(compatible.open(), "alias", 1)
+    deregister(catalog, "alias")
+    register(catalog, "t", "t.lance")
+    assert_whole(compatible.open(), "t", 1)

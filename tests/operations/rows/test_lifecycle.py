@@ -40,6 +40,7 @@ from tests.support.roots import numbers, refused
 from relance import DirectoryNamespace
 from relance.catalog.resolve import Exists, NotFound, SoftDeleted
 from relance.clock import to_millis
+from relance.identifiers import format_id
 
 WEEK = timedelta(days=7)
 SKEW = timedelta(minutes=5)
@@ -195,7 +196,7 @@ class TestGenerations:
         assert_whole(lake.open(), path, 2)
         with refused(TABLE_EXISTS) as caught:
             catalog.undrop_table(ident(path))
-        assert "$".join(ident(path)) in str(caught.value), "the live table is named"
+        assert format_id(ident(path)) in str(caught.value), "the live table is named"
         catalog.undrop_table(ident(path), new_id=["third"])
         assert_whole(lake.open(), "third", 3)
         # A table in its home directory is copied, and the drop stays.
@@ -618,7 +619,7 @@ class TestProtection:
         catalog.protect(["a", "b", "t"])
         with refused(INVALID_TABLE_STATE) as caught:
             catalog.drop_namespace({"id": ["a"], "behavior": "cascade"})
-        assert "a$b$t" in str(caught.value)
+        assert "a.b.t" in str(caught.value)
         assert_whole(catalog, "a/u", 1)
 
     def test_protect_of_a_missing_or_dropped_table_is_refused(self, catalog: DirectoryNamespace) -> None:

@@ -289,7 +289,7 @@ class TestCreate:
         create(catalog, "t")
         with refused(INVALID_TABLE_STATE) as caught:
             put_version(catalog, "t", 2, stage(catalog, "t", body=b"x"))
-        assert "t$2" in str(caught.value)
+        assert "t.2" in str(caught.value)
         catalog.rename_table({"id": ["t"], "new_table_name": "u"})
         assert {"u", "u$1", "t$2"} <= set(manifest_rows(root)), "only the table's own rows went with it"
 

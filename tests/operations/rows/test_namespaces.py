@@ -35,6 +35,7 @@ from tests.support.modes import V1
 from tests.support.roots import refused
 
 from relance import DirectoryNamespace
+from relance.identifiers import format_id
 
 CREATE = ("create", "Create", "CREATE", None)
 EXIST_OK = ("exist_ok", "ExistOk", "EXIST_OK", "existok")
@@ -165,7 +166,7 @@ class TestCreateModes:
             for path in ("x/y", "a/b/c", "a/t/c"):
                 with refused(NAMESPACE_NOT_FOUND) as caught:
                     create(catalog, path, mode=mode)
-                assert "$".join(ident(path)[:-1]) in str(caught.value), "the one that is missing is named"
+                assert format_id(ident(path)[:-1]) in str(caught.value), "the one that is missing is named"
         assert namespaces(catalog) == ["a"]
         assert namespaces(catalog, "a") == []
 
@@ -257,7 +258,7 @@ class TestDrop:
         declare(catalog, "c/t")
         for behavior in ("restrict", "Restrict", "RESTRICT", None):
             for mode in ("Skip", "Fail"):
-                for path, inside in (("a", "a$b"), ("c", "c$t")):
+                for path, inside in (("a", "a.b"), ("c", "c.t")):
                     with refused(NAMESPACE_NOT_EMPTY) as caught:
                         drop_space(catalog, path, mode=mode, behavior=behavior)
                     assert inside in str(caught.value)

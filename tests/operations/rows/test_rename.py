@@ -33,6 +33,7 @@ from tests.support.modes import V1, V2
 from tests.support.roots import refused
 
 from relance import DirectoryNamespace
+from relance.identifiers import format_id
 
 MOVES = [("t", "u"), ("t", "a/u"), ("a/t", "a/u"), ("a/t", "b/t"), ("a/t", "a/c/u"), ("a/t", "u")]
 
@@ -109,7 +110,7 @@ class TestRefusals:
         for old, new in (("t", "a/t"), ("a/t", "t"), ("t", "declared"), ("a/t", "declared"), ("t", "b")):
             with refused(TABLE_EXISTS) as caught:
                 rename(catalog, old, new)
-            assert "$".join(ident(new)) in str(caught.value)
+            assert format_id(ident(new)) in str(caught.value)
         assert lake.files() == before
         assert_whole(catalog, "t", 1)
         assert_whole(catalog, "a/t", 2)

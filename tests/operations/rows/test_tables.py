@@ -39,6 +39,7 @@ from tests.support.roots import numbers, refused, stream_of
 
 from relance import DirectoryNamespace
 from relance.errors import InternalError
+from relance.identifiers import format_id
 
 HASHED = re.compile(r"[0-9a-f]{8}_")
 
@@ -222,7 +223,7 @@ class TestMissingNamespaces:
         make(catalog, "t", 1)
         with refused(code) as caught:
             describe(catalog, path)
-        assert "$".join(ident(path)) in str(caught.value)
+        assert format_id(ident(path)) in str(caught.value)
         for act in (catalog.drop_table, catalog.deregister_table, catalog.table_exists):
             with refused(code):
                 act({"id": ident(path)})
@@ -248,7 +249,7 @@ class TestCreateModes(WithNamespace):
         for mode in (None, "create", "Create", "CREATE"):
             with refused(TABLE_EXISTS) as caught:
                 make(catalog, path, 2, mode=mode)
-            assert "$".join(ident(path)) in str(caught.value)
+            assert format_id(ident(path)) in str(caught.value)
         with refused(TABLE_EXISTS):
             declare(catalog, path)
         with refused(TABLE_EXISTS):

@@ -52,16 +52,78 @@ def test_failed_export_leaves_the_existing_file(
     assert (out / "n.csv").read_text().split() == ['"n"', "0", "1"]
 
 
-def test_import_that_fails_midway_leaves_no_table(catalog: DirectoryNamespace, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [["prod", "bad"], ["bad"]])
+def test_import_that_fails_midway_leaves_no_table(
+    catalog: DirectoryNamespace, tmp_path: Path, name: list[str]
+) -> None:
     first, second = tmp_path / "a.csv", tmp_path / "b.csv"
     first.write_text("n\n" + "1\n" * 300_000)
-    second.write_text("n\nnot a number\n")
+    second.write_text("n\n" + "1\n" * 600_000 + "not a number\n")
     before = {each.name for each in (tmp_path / "lake").iterdir()}
-    with pytest.raises(InvalidInputError, match=r"b\.csv"):
-        catalog.import_files(["prod", "bad"], [first, second])
+    with pytest.raises(InvalidInputError, match=r"b\.csv: column 'n': .* invalid value 'not a number'"):
+        catalog.import_files(name, [first, second])
     with pytest.raises(TableNotFoundError):
-        catalog.describe_table({"id": ["prod", "bad"]})
+        catalog.describe_table({"id": name})
+    after = {each.name for each in (tmp_path / "lake").iterdir()}
+    # The sign says to look inside; only a create of the same name may remove it.
+    assert after - before <= {"bad.creating", ".relance-root"}
+    assert catalog.scrub() == []
+    catalog.import_files(name, [first])
+    assert not (tmp_path / "lake" / "bad.creating").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"n": [1], "o": ["x"]}, r"b\.parquet has the column 'o', which .*a\.parquet does not have"),
+        ({"n": [1]}, r"a\.parquet has the column 'm', which .*b\.parquet does not have"),
+        ({"n": ["1"], "m": ["x"]}, r"column 'n' is string in .*b\.parquet, but int64 in .*a\.parquet"),
+        ({"n": [1], "m": [["x"]]}, r"column 'm' is list<.*> in .*b\.parquet, but string in .*a\.parquet"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["create", "append", "overwrite"])
+def test_files_with_different_columns_are_refused_before_anything_is_written(
+    catalog: DirectoryNamespace, tmp_path: Path, columns: dict[str, list[object]], said: str, mode: str
+) -> None:
+    pa.parquet.write_table(pa.table({"n": [1], "m": ["x"]}), tmp_path / "a.parquet")
+    pa.parquet.write_table(pa.table(columns), tmp_path / "b.parquet")
+    before = {each.name for each in (tmp_path / "lake").iterdir()}
+    with pytest.raises(TableSchemaValidationError, match=said):
+        catalog.import_files(["new"], [tmp_path / "a.parquet", tmp_path / "b.parquet"], mode=mode)
     assert {each.name for each in (tmp_path / "lake").iterdir()} == before
+    assert catalog.scrub() == []
+
+
+def test_files_may_order_their_columns_differently_and_use_narrower_types(
+    catalog: DirectoryNamespace, tmp_path: Path
+) -> None:
+    pa.parquet.write_table(pa.table({"n": [1], "m": ["x"]}), tmp_path / "a.parquet")
+    other = pa.table({"m": pa.array(["y"]).dictionary_encode(), "n": pa.array([2], pa.int8())})
+    pa.parquet.write_table(other, tmp_path / "b.parquet")
+    catalog.import_files(["new"], [tmp_path / "a.parquet", tmp_path / "b.parquet"])
+    rows = catalog.scan_table(["new"]).read_all()
+    assert rows.to_pydict() == {"n": [1, 2], "m": ["x", "y"]}
+
+
+def test_value_that_does_not_fit_names_its_file_and_column(
+    catalog: DirectoryNamespace, tmp_path: Path
+) -> None:
+    pa.parquet.write_table(pa.table({"n": pa.array([1], pa.int8())}), tmp_path / "a.parquet")
+    pa.parquet.write_table(pa.table({"n": [1000]}), tmp_path / "b.parquet")
+    with pytest.raises(TableSchemaValidationError, match=r"b\.parquet: a value of column 'n' is not a valid"):
+        catalog.import_files(["new"], [tmp_path / "a.parquet", tmp_path / "b.parquet"])
+    assert not (tmp_path / "lake" / "new.lance").exists()
+
+
+def test_interrupted_import_raises_the_interruption_and_leaves_no_directory(
+    catalog: DirectoryNamespace, tmp_path: Path
+) -> None:
+    def interrupted(rows: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        catalog.import_files(["new"], [tmp_path / "n.parquet"], progress=interrupted)
+    assert not (tmp_path / "lake" / "new.lance").exists()
 
 
 def test_import_append_may_omit_columns_but_not_add_new_ones(

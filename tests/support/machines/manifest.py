@@ -251,11 +251,15 @@ class ManifestMachine(CatalogMachine):
         key=TABLE, which=WHICH, who=WHO, mode=st.sampled_from(["create", "overwrite"]), properties=PROPERTIES
     )
     def register(self, key: Id, which: int, who: int, mode: str, properties: dict[str, str]) -> None:
-        """Register a directory, most often one without a name."""
-        self.touched = {key}
+        """Register a directory, most often one without a name; a home directory under its own name.
+
+        What a home shares with another name that is registered at it is tested in test_aliases.
+        """
         directories = self.model.directories()
         loose = [each for each in directories if self.model.is_loose(each)]
         data = choose(which, loose if loose and which < ANY else directories)
+        key = (data.home,) if data.home else key
+        self.touched = {key}
         expected = self.model.register(key, data, mode, properties)
         request = {"id": list(key), "location": data.location, "mode": mode, "properties": properties}
         response = self.call_register(request, who, expected)

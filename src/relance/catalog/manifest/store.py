@@ -23,6 +23,7 @@ from relance.catalog.manifest.row import (
     preferred,
 )
 from relance.errors import ConcurrentModificationError
+from relance.identifiers import shown_id
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -209,7 +210,7 @@ def require_undisturbed(
         raise ManifestConflictError("another client changed the manifest's settings at the same time")
     for object_id in sorted(others):
         if others[object_id] > left.get(object_id, 0):
-            raise ManifestConflictError(f"another client added '{object_id}' at the same time")
+            raise ManifestConflictError(f"another client added '{shown_id(object_id)}' at the same time")
     if change.checks is not None:
         change.checks(without)
 

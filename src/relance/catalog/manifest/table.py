@@ -62,6 +62,7 @@ from relance.errors import (
     ServiceUnavailableError,
     StorageFullError,
     TableNotFoundError,
+    for_python,
 )
 from relance.lance_io import lance_errors, open_at, transaction_at
 from relance.locations import MANIFEST_DIRECTORY, VERSIONS_DIRECTORY
@@ -535,8 +536,12 @@ class LanceManifest:
             try:
                 withdrawn = self._withdraw(change, removed, left)
             except RelanceError as cause:
-                raise OutcomeUnknownError(
-                    f"{failure.detail}, and the change could not be withdrawn: {cause.detail}; run scrub()"
+                raise for_python(
+                    OutcomeUnknownError(
+                        f"{failure.detail}, and the change could not be withdrawn: {cause.detail}",
+                        hint="list repair options: relance scrub",
+                    ),
+                    "; run scrub()",
                 ) from cause
             if withdrawn:
                 raise ManifestConflictError(failure.detail) from failure

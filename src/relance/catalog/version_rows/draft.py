@@ -24,6 +24,7 @@ from relance.errors import (
     TableVersionAlreadyExistsError,
     TableVersionNotFoundError,
 )
+from relance.identifiers import shown_id
 from relance.storage.protocol import ObjectStorage
 
 NO_END = 2**64
@@ -59,8 +60,8 @@ class VersionDraft:
         other = self.snapshot.get([row.manifest_row.object_id]).get(row.manifest_row.object_id)
         if other is not None and other.object_type != ObjectType.VERSION:
             raise InvalidTableStateError(
-                f"version {new.version} of table id '{self.table}' cannot be recorded: the id "
-                f"'{other.object_id}' is taken by a {other.object_type}"
+                f"version {new.version} of table id '{shown_id(self.table)}' cannot be recorded: the id "
+                f"'{shown_id(other.object_id)}' is taken by a {other.object_type}"
             )
         if other is not None:
             self._before[new.version] = VersionRow(other)  # left over: its file is gone
@@ -95,7 +96,7 @@ class VersionDraft:
         if doomed and self.latest in doomed:
             # Its number would come again, and a deleter that stalls would take the new version for it.
             raise InvalidTableStateError(
-                f"version {self.latest} is the latest of table id '{self.table}' and cannot be "
+                f"version {self.latest} is the latest of table id '{shown_id(self.table)}' and cannot be "
                 "deleted: restore an older version first (this creates a new one), or use "
                 "drop_table"
             )

@@ -147,7 +147,7 @@ def staged_row(new: StagedVersion) -> VersionRow:
         _SIZE: len(new.body),
         _SCHEME: new.scheme.value,
     }
-    return VersionRow(Row(row_id(str(new.table_id), new.version), ObjectType.VERSION, None, metadata))
+    return VersionRow(Row(row_id(new.table_id.object_id, new.version), ObjectType.VERSION, None, metadata))
 
 
 def adopted_row(table: str, file: ManifestFile) -> VersionRow:

@@ -9,7 +9,11 @@ from datetime import datetime, timedelta
 import lance
 
 from relance.clock import require_moment
-from relance.errors import InvalidInputError, InvalidTableStateError
+from relance.errors import (
+    InvalidInputError,
+    InvalidTableStateError,
+    for_python,
+)
 from relance.lance_io import lance_errors
 
 DEFAULT_AGE = timedelta(days=14)
@@ -71,9 +75,13 @@ class CleanupPolicy:
         tagged = {tag: version for tag, version in sorted(tags.items()) if version in old}
         if tagged and self.error_if_tagged_old_versions:
             named = ", ".join(f"'{tag}' (version {version})" for tag, version in tagged.items())
-            raise InvalidTableStateError(
-                f"some of the versions to remove are tagged: {named}; delete the tags, keep more "
-                "versions, or pass error_if_tagged_old_versions=False to keep the tagged ones"
+            raise for_python(
+                InvalidTableStateError(
+                    f"some of the versions to remove are tagged: {named}",
+                    hint="delete the tags, keep more versions, or pass --skip-tagged to keep the tagged ones",
+                ),
+                "; delete the tags, keep more versions, or pass "
+                "error_if_tagged_old_versions=False to keep the tagged ones",
             )
         return sorted(set(old) - set(tagged.values()))
 

@@ -121,7 +121,7 @@ class RetiredVersions:
         return dataset
 
     def _open(self, context: Context) -> lance.LanceDataset:
-        return open_at(context.location_of(self.directory), context.lance_options(), str(self.table_id))
+        return open_at(context.location_of(self.directory), context.lance_options(), f"{self.table_id}")
 
     def _require_same(self, context: Context) -> None:
         """Check that the name still leads to the table that was planned for.

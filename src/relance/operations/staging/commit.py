@@ -60,7 +60,10 @@ def commit_write(
 
 
 def abort_write(context: Context, plan: WritePlan, fragments: Sequence[str]) -> None:
-    """Remove what tasks wrote for a job of which no commit was tried."""
+    """Remove what tasks wrote for a job that never tried to commit, and the folders of a new table.
+
+    The sign of an unfinished create stays: another client may be creating the same table.
+    """
     _remove(context, plan, _written(plan, fragments, {}))
 
 
@@ -199,3 +202,5 @@ def _remove(context: Context, plan: WritePlan, written: WrittenData) -> None:
         remove_unknown(context, plan.directory)
     else:
         context.storage.delete_many([f"{plan.directory}/data/{each}" for each in sorted(written.files)])
+        if not plan.seen_version:
+            context.storage.prune(plan.directory)

@@ -71,7 +71,7 @@ def _has_version(plan: WritePlan) -> bool:
     if plan.is_private or plan.seen_version:
         return not plan.is_private
     try:
-        open_at(plan.uri, plan.options, str(plan.table_id))
+        open_at(plan.uri, plan.options, f"{plan.table_id}")
     except TableNotFoundError:
         return False
     return True
@@ -79,7 +79,7 @@ def _has_version(plan: WritePlan) -> bool:
 
 def _appended_to(plan: WritePlan) -> lance.LanceDataset:
     """Return the table as it is, or, if others changed its columns, as it was planned."""
-    latest = open_at(plan.uri, plan.options, str(plan.table_id))
+    latest = open_at(plan.uri, plan.options, f"{plan.table_id}")
     if has_planned_fields(plan, latest):
         return latest
     return checkout(latest, plan.seen_version, f"version {plan.seen_version} of table id '{plan.table_id}'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from relance.errors import InvalidInputError
+from relance.errors import InvalidInputError, TableSchemaValidationError
 from relance.operations.transfer.json_rows import plain, rows_of
 
 
@@ -71,21 +72,113 @@ def format_of(path: str, asked: str | None = None) -> Format:
     return found
 
 
-def open_rows(paths: Sequence[str], kind: Format) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema of files, which is that of the first, and their rows as they are read.
+_CSV_COLUMN = re.compile(r"In CSV column #(\d+): ")
+_SAME_COLUMNS = "give all files the same columns, or import them into separate tables"
 
-    Raises:
-        InvalidInputError: there is no such file, or it is not of this format.
-    """
-    files = _files(paths, kind)
-    if kind is Format.JSON:
-        raise InvalidInputError(f"cannot read rows from json: use one of {', '.join(READABLE)}")
-    with _read_errors(files[0]):
-        schema = _schema(files[0], kind)
+
+class RowFiles:
+    """Files of rows with the same columns: those of the first, whose schema counts."""
+
+    def __init__(self, paths: Sequence[str], kind: Format) -> None:
+        """Read the columns of all files, but no rows.
+
+        Raises:
+            InvalidInputError: there is no such file, or it is not of this format.
+            TableSchemaValidationError: a file has other columns than the first.
+        """
+        self._files = _files(paths, kind)
+        self._kind = kind
+        if kind is Format.JSON:
+            raise InvalidInputError(f"cannot read rows from json: use one of {', '.join(READABLE)}")
+        first, *others = self._files
+        self.schema = _columns(first, kind)
+        for path in others:
+            _require_same(path, _columns(path, kind), first, self.schema)
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in this schema, which names columns of the files.
+
+        Raises:
+            InvalidInputError: a file cannot be read to its end.
+            TableSchemaValidationError: a value does not fit its column.
+        """
+        for path in self._files:
+            with _read_errors(path):
+                for batch in _batches_of(path, self._kind, self.schema):
+                    yield _cast(batch, schema, path)
+
+
+def _columns(path: str, kind: Format) -> pa.Schema:
+    with _read_errors(path):
+        schema = _schema(path, kind)
         names = schema.names  # decoded only now
     if len(set(names)) < len(names):
-        raise InvalidInputError(f"{files[0]} has two columns with the same name")
-    return schema, _batches(files, kind, schema)
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise InvalidInputError(f"{path} has two columns with the same name: {repeated!r}")
+    return schema
+
+
+def _require_same(path: str, schema: pa.Schema, first: str, wanted: pa.Schema) -> None:
+    """Check that a file has the columns of the first one."""
+    for one, columns, other, others in ((path, schema, first, wanted), (first, wanted, path, schema)):
+        if extra := [name for name in columns.names if name not in others.names]:
+            raise TableSchemaValidationError(
+                f"{one} has the column {extra[0]!r}, which {other} does not have", hint=_SAME_COLUMNS
+            )
+    for field in wanted:
+        found = schema.field(field.name).type
+        if not _may_fit(found, field.type):
+            what = f"column {field.name!r} is {found} in {path}, but {field.type} in {first}"
+            raise TableSchemaValidationError(what, hint=_SAME_COLUMNS)
+
+
+def _may_fit(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Tell whether values of a type may fit a column of another; only the values can tell for sure."""
+    if found == wanted or pa.types.is_null(found):
+        return True
+    if pa.types.is_nested(found) or pa.types.is_nested(wanted):
+        return bool(pa.types.is_nested(found) and pa.types.is_nested(wanted))
+    kinds = (_is_number, pa.types.is_temporal, _is_text, _is_bytes)
+    return any(kind(_plain_type(found)) and kind(_plain_type(wanted)) for kind in kinds)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    tests = (
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_fixed_size_binary,
+        pa.types.is_binary_view,
+    )
+    return any(bool(test(kind)) for test in tests)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+    columns = [_cast_column(batch.column(field.name), field, path) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast_column(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
+    if not field.nullable and column.null_count:
+        raise TableSchemaValidationError(f"{path}: column {field.name!r} is required but has a null")
+    try:
+        return column if column.type == field.type else column.cast(field.type)
+    except (pa.ArrowException, ValueError) as cause:
+        text = " ".join(str(cause).split())
+        raise TableSchemaValidationError(
+            f"{path}: a value of column {field.name!r} is not a valid {field.type}: {text}"
+        ) from cause
 
 
 def _files(paths: Sequence[str], kind: Format) -> list[str]:
@@ -116,14 +209,8 @@ def _schema(path: str, kind: Format) -> pa.Schema:
         return opened.schema
 
 
-def _batches(files: Sequence[str], kind: Format, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for path in files:
-        with _read_errors(path):
-            for batch in _batches_of(path, kind, schema):
-                yield batch.cast(schema) if batch.schema != schema else batch
-
-
 def _batches_of(path: str, kind: Format, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file as they are in it; those of CSV with the types of this schema."""
     if kind is Format.PARQUET:
         with pa.parquet.ParquetFile(path) as file:
             yield from file.iter_batches()
@@ -131,7 +218,18 @@ def _batches_of(path: str, kind: Format, schema: pa.Schema) -> Iterator[pa.Recor
         # Types as the start of the first file has them: a later value that does not fit is an error.
         types = pa.csv.ConvertOptions(column_types=schema)
         with pa.csv.open_csv(path, convert_options=types) as reader:
-            yield from reader
+            try:
+                yield from reader
+            except pa.ArrowInvalid as cause:
+                # It counts columns where the user knows names.
+                found = _CSV_COLUMN.search(str(cause))
+                if found is None or int(found[1]) >= len(reader.schema.names):
+                    raise
+                name = reader.schema.names[int(found[1])]
+                raise InvalidInputError(
+                    f"{path}: column {name!r}: {str(cause)[found.end() :].strip()}",
+                    hint="correct the value: column types are inferred from the start of the first file",
+                ) from cause
     else:
         with _open_arrow(path) as opened:
             if isinstance(opened, pa.RecordBatchFileReader):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from relance.catalog.context import Context
-from relance.errors import RelanceError, TableSchemaValidationError
+from relance.errors import TableSchemaValidationError
 from relance.operations.staging.commit import abort_write, commit_write
 from relance.operations.staging.plan import WriteMode, WriteRequest, plan_write
 from relance.operations.staging.tasks import write_batches
-from relance.operations.transfer.formats import format_of, open_rows
+from relance.operations.transfer.formats import RowFiles, format_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +36,28 @@ def import_files(
 ) -> Imported:
     """Write the rows of files as one version of a table: all of them, or none.
 
-    The columns are those of the first file. `progress` is told the rows so far.
+    The columns are those of the first file; the other files have the same ones, in any order. `progress` is
+    told the rows so far.
 
     Raises:
         TableAlreadyExistsError: it exists and the mode is create.
         TableNotFoundError: it is dropped and the mode is append.
         NamespaceNotFoundError: its namespace does not exist.
-        TableSchemaValidationError: the rows do not fit the table.
+        TableSchemaValidationError: the files differ in their columns, or the rows do not fit the table.
         InvalidInputError: a file cannot be read.
     """
-    schema, batches = open_rows(paths, format_of(paths[0] if paths else "", file_format))
+    files = RowFiles(paths, format_of(paths[0] if paths else "", file_format))
     request = WriteRequest(
         parts=parts,
         mode=mode,
-        schema_for=lambda existing: fitting(schema, existing),
+        schema_for=lambda existing: fitting(files.schema, existing),
         create_namespaces=create_namespaces,
     )
     plan = plan_write(context, request)
-    counted = _Counted(batches, plan.schema, progress)
+    counted = _Counted(files.batches(plan.schema), progress)
     try:
         fragments = write_batches(plan, counted)
-    except RelanceError:
+    except BaseException:
         abort_write(context, plan, ())
         raise
     version = commit_write(context, plan, fragments)
@@ -80,26 +81,16 @@ def fitting(schema: pa.Schema, existing: pa.Schema | None) -> pa.Schema:
 
 
 class _Counted:
-    """Batches in the schema of the table, counted as they go by."""
+    """Batches, counted as they go by."""
 
-    def __init__(
-        self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, progress: Callable[[int], None] | None
-    ) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], progress: Callable[[int], None] | None) -> None:
         self.rows = 0
         self._batches = batches
-        self._schema = schema
         self._progress = progress
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
-            yield self._cast(batch)
+            yield batch
             self.rows += batch.num_rows
             if self._progress is not None:
                 self._progress(self.rows)
-
-    def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        chosen = batch.select(self._schema.names)
-        try:
-            return chosen.cast(self._schema)
-        except (pa.ArrowException, ValueError) as cause:
-            raise TableSchemaValidationError(f"a value does not fit its column: {cause}") from cause
