@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -120,7 +121,11 @@ class State:
     def _advice(self, error: RelanceError, ids: Sequence[Id]) -> Advice | None:
         if not ids or not {"new_catalog", "view"} & set(vars(self)):
             return None
-        return advice_on(error, vars(self).get("view") or self._open_view(), self.command, ids)
+        from relance.errors import RelanceError
+
+        with suppress(RelanceError):  # what failed first is what the user is told
+            return advice_on(error, vars(self).get("view") or self._open_view(), self.command, ids)
+        return None
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets in the properties of the catalog and of Spark."""
