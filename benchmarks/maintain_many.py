@@ -7,8 +7,8 @@ import sys
 
 from benchmarks.measure import peak_rss
 from benchmarks.roots import V1
-from relance.maintenance import CleanUp, start
-from relance.maintenance.work import CatalogRef
+from relance.jobs import CleanUp, start
+from relance.jobs.base import CatalogRef
 
 
 def main(root: str) -> None:

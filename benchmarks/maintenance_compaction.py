@@ -13,11 +13,10 @@ import pyarrow as pa
 from benchmarks.measure import in_turns
 from benchmarks.results import Benchmark, Result, Unit, times_slower
 from benchmarks.roots import temporary_root
-from relance.maintenance.execute import Run
-from relance.maintenance.layout.compaction import Compact
-from relance.maintenance.layout.index_refresh import RefreshIndexes
-from relance.maintenance.runner import ThreadRunner
-from relance.maintenance.work import CatalogRef, Job
+from relance.jobs import Compact, RefreshIndexes
+from relance.jobs.base import CatalogRef, Job
+from relance.jobs.engine import Run, steps_of
+from relance.jobs.runner import Placement, ThreadRunner, open_catalog
 
 ROWS = 10_000_000
 FRAGMENTS = 100
@@ -50,23 +49,24 @@ def _fresh(source: str, root: str) -> str:
     return uri
 
 
-def _do(root: str, job: Job, giant_seconds: float) -> None:
+def _do(root: str, job: Job, oversized_seconds: float) -> None:
     threads = ThreadRunner()
     catalog = CatalogRef((("root", root), ("manifest_enabled", "false")))
-    run = Run(job, catalog, threads, threads, giant_seconds=giant_seconds)
-    for result in run.results([("t",)]):
+    steps = steps_of(job, open_catalog(catalog), [("t",)])
+    run = Run(job.label, catalog, Placement(threads, threads, "local"), oversized_seconds=oversized_seconds)
+    for _, result in run.results(steps):
         if result.error is not None or result.effect is None:
-            raise RuntimeError(f"{job.name} did nothing: {result.error}")
+            raise RuntimeError(f"{job.label} did nothing: {result.error}")
 
 
 def _compare(
     what: str, job: Job, source: str, direct: Callable[[lance.LanceDataset], object], slower: float
 ) -> Iterator[Result]:
     """Measure a job on threads, both ways, in turns with pylance's call; each on a fresh copy."""
-    for way, giant_seconds in WAYS.items():
+    for way, oversized_seconds in WAYS.items():
         with temporary_root() as root:
 
-            def ours(root: str = root, seconds: float = giant_seconds) -> None:
+            def ours(root: str = root, seconds: float = oversized_seconds) -> None:
                 _fresh(source, root)
                 _do(root, job, seconds)
 

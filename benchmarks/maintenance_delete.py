@@ -14,10 +14,8 @@ import relance
 from benchmarks.measure import in_turns
 from benchmarks.results import Benchmark, Result, Unit, times_slower
 from benchmarks.roots import temporary_root
-from relance.maintenance.maintain import maintain
-from relance.maintenance.rows.row_deletes import DeleteRows
-from relance.maintenance.rows.updates import UpdateRows
-from relance.maintenance.work import CatalogRef, Job
+from relance.jobs import DeleteRows, UpdateRows, maintain
+from relance.jobs.base import CatalogRef, Job
 
 ROWS = 10_000_000
 PER_FRAGMENT = 1_000_000
@@ -60,7 +58,7 @@ def _deletes(catalog: CatalogRef, uri: str, what: str, predicate: Callable[[int]
     ours, direct = count(), count()
     return Pair(
         what,
-        lambda: _run(catalog, DeleteRows(predicate(next(ours)))),
+        lambda: _run(catalog, DeleteRows(where=predicate(next(ours)))),
         lambda: lance.dataset(uri).delete(predicate(next(direct))),
     )
 
@@ -77,7 +75,7 @@ def _pairs(catalog: CatalogRef, uri: str) -> Iterator[Pair]:
     yield _deletes(catalog, uri, "delete 3 rows by an index", lambda turn: _three(turn))
     yield Pair(
         "update 1 row in 100",
-        lambda: _run(catalog, UpdateRows({"value": "value / 2"}, "id % 100 = 77")),
+        lambda: _run(catalog, UpdateRows(set={"value": "value / 2"}, where="id % 100 = 77")),
         lambda: lance.dataset(uri).update({"value": "value / 2"}, where="id % 100 = 77"),
         SLOWER_UPDATE,
     )

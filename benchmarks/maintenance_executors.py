@@ -21,10 +21,10 @@ from tests.support.spark.cluster import CORES, answer_of, driver_session, start_
 
 from benchmarks.results import Benchmark, Result, Sample, Unit, times_faster
 from benchmarks.roots import V1, temporary_root
-from relance.maintenance import UpdateRows
-from relance.maintenance.execute import Run
-from relance.maintenance.runner import ThreadRunner
-from relance.maintenance.work import CatalogRef
+from relance.jobs import UpdateRows
+from relance.jobs.base import CatalogRef
+from relance.jobs.engine import Run, steps_of
+from relance.jobs.runner import Placement, ThreadRunner, open_catalog
 from relance.spark.runner import SparkRunner
 
 ROWS = 1_600_000
@@ -81,8 +81,10 @@ def main(executors: int, root: str) -> None:
     seconds = []
     for table, rows in TABLES.items():
         start = perf_counter()
-        job = UpdateRows({"text": _expression()})
-        for result in Run(job, catalog, ThreadRunner(), runner, giant_seconds=0.0).results([(table,)]):
+        job = UpdateRows(set={"text": _expression()})
+        where = Placement(ThreadRunner(), runner, "spark")
+        steps = steps_of(job, open_catalog(catalog), [(table,)])
+        for _, result in Run(job.label, catalog, where, oversized_seconds=0.0).results(steps):
             if result.error is not None or result.effect is None or result.effect.rows != rows:
                 raise RuntimeError(f"the update failed: {result.error}")
         seconds.append(perf_counter() - start)

@@ -27,11 +27,9 @@ from benchmarks.roots import (
     temporary_root,
 )
 from relance import CleanupPolicy, DirectoryNamespace
+from relance.jobs import CleanUp, PurgeDropped, maintain
+from relance.jobs.base import CatalogRef, Job
 from relance.locations import LAYOUT_KEY, MARKER_SUFFIX
-from relance.maintenance.maintain import maintain
-from relance.maintenance.removal.expired_drops import PurgeDropped
-from relance.maintenance.removal.old_versions import CleanUp
-from relance.maintenance.work import CatalogRef, Job
 
 TABLES = 1_000
 VERSIONS = 20
@@ -46,7 +44,7 @@ USUAL_SECONDS = 0.00003
 """In which a file is made; if it takes longer, another place is tried."""
 CLEANUPS = 4
 """How often each side cleans: the machine's own pace differs by more than the sides do."""
-CLEAN_UP = CleanUp(CleanupPolicy(retain_versions=1), allow_young=True)
+CLEAN_UP = CleanUp(retain_versions=1, allow_young=True)
 
 
 def purge_many() -> Iterator[Result]:

@@ -9,8 +9,8 @@ from time import perf_counter
 
 from benchmarks.measure import watch_memory
 from relance import DirectoryNamespace
-from relance.policy.file.parse import parse_policy
-from relance.policy.pipeline.planning import plan
+from relance.policy.parse import parse_policy
+from relance.policy.planning import plan
 
 POLICY = """
 [defaults]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from relance import units
 from relance.errors import InvalidInputError
-from relance.policy.file.parse import parse_policy
+from relance.policy.parse import parse_policy
 from relance.spark.options import parse_read_options, parse_write_options
 
 
@@ -240,7 +240,7 @@ def test_printed_instant_is_read_as_the_same(moment: datetime) -> None:
 def test_policies_and_spark_read_a_size_alike(text: str, size: int) -> None:
     policy = f'[[rules]]\nname = "a"\ntables = "**"\ncompact = {{ target_bytes = "{text}" }}\n'
     (rule,) = parse_policy(policy, file="policy.toml").rules
-    assert [getattr(part, "target_bytes", None) for part in rule.parts.values()] == [size]
+    assert [getattr(job, "target_bytes", None) for job in rule.jobs.values()] == [size]
     read = parse_read_options({"path": "t", "root": "/x", "split_bytes": text})
     write = parse_write_options({"path": "t", "root": "/x", "max_bytes_per_file": text})
     assert (read.split_bytes, write.max_bytes_per_file) == (size, size)

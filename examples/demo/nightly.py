@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import relance.spark
 from relance import policy, units
 from relance.policy.model import Policy
-from relance.policy.pipeline.planning import RunPlan
+from relance.policy.planning import RunPlan
 from relance.policy.records import Outcome, RunRecord
 from relance.policy.report import summary, to_html
 from relance.spark.runner import SparkRunner
@@ -49,7 +49,7 @@ def _plan(spark: SparkSession, wanted: Policy) -> RunPlan:
     tables: dict[str, list[str]] = {}
     for step in plan.steps:
         if step.outcome is Outcome.PLANNED:
-            tables.setdefault(step.action.kind.value, []).append(".".join(step.action.table) or "(root)")
+            tables.setdefault(step.action.kind, []).append(".".join(step.action.table) or "(root)")
     rows = [(kind, f"{len(names)}", _shortened(names)) for kind, names in tables.items()]
     show_table(["action", "tables", "which"], rows, text=["which"])
     return plan

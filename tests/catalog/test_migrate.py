@@ -25,7 +25,7 @@ from relance.catalog.migrate import NothingToConvertError
 from relance.cli.app import app
 from relance.cli.shapes import SHAPES
 from relance.errors import InvalidTableStateError
-from relance.maintenance import Compact, maintain
+from relance.jobs import Compact, maintain
 from relance.testing.faults import FaultyStorage, Request
 
 GOLDEN = Path(__file__).parent / "golden" / "format1"

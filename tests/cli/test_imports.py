@@ -77,7 +77,9 @@ def test_command_that_opens_no_catalog_imports_no_lance_arrow_store_or_client(
     (tmp_path / "good.toml").write_text(POLICY)
     (tmp_path / "bad.toml").write_text(POLICY.replace("128MiB", "128"))
     names, _ = loaded(arguments, exit_code=exit_code, cwd=tmp_path)
-    assert not names & (CLIENT | DATA | SPARK)
+    # The classes of jobs are models, and say what a policy may hold.
+    client = CLIENT - {"pydantic"} if arguments[0] == "policy" else CLIENT
+    assert not names & (client | DATA | SPARK)
 
 
 @pytest.mark.parametrize(("line", "word"), [("relance und", "undrop"), ("relance drop --pu", "--purge")])

@@ -20,11 +20,10 @@ from tests.support.patches import original, substitute
 from relance.cli.app import app
 from relance.cli.policies import KINDS
 from relance.cli.shapes import SHAPES
-from relance.maintenance.runner import open_catalog
+from relance.jobs.base import policy_kinds
+from relance.jobs.runner import open_catalog
 from relance.policy import parse_policy, plan
-from relance.policy.actions import Kind
-from relance.policy.pipeline.plan_file import begin
-from relance.policy.pipeline.planning import ref_of
+from relance.policy.planning import begin, ref_of
 
 POLICY = f"[limits]\nmax_tables = 100\n{RULES}"
 
@@ -43,7 +42,7 @@ def _actions(found: dict[str, object]) -> set[tuple[str, str]]:
 
 
 def test_command_line_kinds_match_the_policy_kinds() -> None:
-    assert list(KINDS) == [each.value for each in Kind]
+    assert list(KINDS) == [kind.kind for kind in policy_kinds()]
 
 
 def test_policy_check_lists_the_rules_without_a_catalog(file: str) -> None:

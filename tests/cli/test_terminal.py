@@ -9,11 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.cli import CommandLake
+from tests.support.patches import substitute, substituted
 from tests.support.roots import ipc
 from tests.support.terminal import COLUMNS, on_terminal
-
-from relance.policy.pipeline import past_runs, runs
-from relance.policy.pipeline.execution import Execution
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -93,14 +91,13 @@ def test_plan_shows_how_much_each_action_does_and_only_what_is_due(lake: Command
 
 
 def test_interrupted_run_says_how_to_resume_and_shows_as_interrupted(
-    lake: CommandLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: CommandLake, tmp_path: Path
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "policy.toml").write_text(POLICY)
-    with monkeypatch.context() as patch:
-        patch.setattr(Execution, "_results", interrupted)
+    with substituted("policy_run.do_actions", interrupted):
         ran = lake.run("run", "policy.toml", "--yes")
         as_json = lake.run("run", "policy.toml", "--yes", "--json")
     assert ran.exit_code == as_json.exit_code == 130
@@ -131,8 +128,8 @@ def test_ctrl_c_before_a_run_begins_says_that_nothing_was_changed(
         raise KeyboardInterrupt
 
     (tmp_path / "policy.toml").write_text(POLICY)
-    monkeypatch.setattr(past_runs.History, "add_run", interrupted)
-    monkeypatch.setattr(runs, "plan_of_run", interrupted)
+    substitute(monkeypatch, "history.add_run", interrupted)
+    substitute(monkeypatch, "policy_run.plan", interrupted)
     ran = lake.run("run", "policy.toml", "--yes")
     assert ran.exit_code == 130
     assert "nothing was changed" in ran.err

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.support.paths import REPOSITORY
 
-from relance.policy.actions import Kind
+from relance.jobs.facts import TableFacts
 from relance.policy.evaluate import evaluate, evaluate_root
-from relance.policy.facts import TableFacts
-from relance.policy.file.parse import parse_policy
 from relance.policy.model import Policy
+from relance.policy.parse import parse_policy
 
 EXAMPLE = REPOSITORY / "examples" / "policy.toml"
 NIGHT = datetime(2026, 11, 15, 23, tzinfo=UTC)
@@ -38,12 +37,12 @@ def _facts(*table: str, **properties: str) -> TableFacts:
 def test_production_events_get_actions_from_three_rules(policy: Policy) -> None:
     actions = evaluate(policy, _facts("prod", "events_web"), NIGHT)
     assert [(each.kind, each.rule) for each in actions] == [
-        (Kind.PROTECT, "production"),
-        (Kind.DROP_TTL, "production"),
-        (Kind.DELETE_ROWS, "events keep 90 days"),
-        (Kind.COMPACT, "defaults"),
-        (Kind.REFRESH_INDEXES, "defaults"),
-        (Kind.CLEAN_UP, "production"),
+        ("protect", "production"),
+        ("drop_ttl", "production"),
+        ("delete_rows", "events keep 90 days"),
+        ("compact", "defaults"),
+        ("refresh_indexes", "defaults"),
+        ("clean_up", "production"),
     ]
 
 
@@ -52,19 +51,19 @@ def test_only_scratch_tables_are_touched_during_the_day(policy: Policy) -> None:
     assert evaluate(policy, _facts("prod", "events_web"), noon) == []
     assert evaluate_root(policy, noon) == []
     assert [each.kind for each in evaluate(policy, _facts("team", "scratch", "a"), noon)] == [
-        Kind.DROP_TTL,
-        Kind.COMPACT,
-        Kind.CLEAN_UP,
+        "drop_ttl",
+        "compact",
+        "clean_up",
     ]
 
 
 def test_legal_hold_keeps_rows_and_versions(policy: Policy) -> None:
     kinds = [each.kind for each in evaluate(policy, _facts("prod", "events_web", legal_hold="2026"), NIGHT)]
-    assert kinds == [Kind.PROTECT, Kind.DROP_TTL, Kind.COMPACT, Kind.REFRESH_INDEXES]
+    assert kinds == ["protect", "drop_ttl", "compact", "refresh_indexes"]
 
 
 def test_root_actions_run_at_night(policy: Policy) -> None:
     assert [each.kind for each in evaluate_root(policy, NIGHT)] == [
-        Kind.REMOVE_ORPHANS,
-        Kind.MAINTAIN_MANIFEST,
+        "remove_orphans",
+        "maintain_manifest",
     ]

@@ -39,7 +39,7 @@ from relance.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from relance.maintenance.removal.orphans import RemoveOrphans
+from relance.jobs import RemoveOrphans
 from relance.testing.clock import ManualClock
 
 Catalog = relance.DirectoryNamespace

@@ -22,7 +22,7 @@ from tests.support.roots import ROWS, LocalPlace, create, deregister, drop, loca
 
 from relance import DirectoryNamespace, Exists, SoftDeleted
 from relance.errors import PermissionDeniedError, StorageFullError
-from relance.maintenance import PurgeDropped, RemoveOrphans, maintain
+from relance.jobs import PurgeDropped, RemoveOrphans, maintain
 from relance.policy import plan, run_policy, runs
 from relance.policy.records import Outcome
 

@@ -31,7 +31,7 @@ from relance.errors import (
     RelanceError,
     UnsupportedOperationError,
 )
-from relance.maintenance.removal.expired_drops import PurgeDropped
+from relance.jobs import PurgeDropped
 from relance.storage.protocol import ObjectStorage
 from relance.testing.clock import ManualClock
 from relance.testing.faults import CarelessStorage

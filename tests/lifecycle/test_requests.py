@@ -12,8 +12,8 @@ from tests.support.internals import context_of
 from tests.support.servers import RequestCounter, count_requests
 
 import relance
-from relance.maintenance.removal.expired_drops import PurgeDropped
-from relance.maintenance.work import Effect
+from relance.jobs import PurgeDropped
+from relance.jobs.base import Effect, Step
 
 LARGE = {
     "describe": 3,
@@ -93,8 +93,8 @@ def test_group_purge_costs_six_requests_per_table_and_five_in_total(
         make(catalog, name, index)
         drop(catalog, name)
     counter.reset()
-    job = PurgeDropped(force=True)
-    groups = job.do_together(context_of(catalog), [(name,) for name in names])
+    steps = [Step(PurgeDropped(force=True), (name,)) for name in names]
+    groups = PurgeDropped.run_batch(context_of(catalog), steps)
     effects = [effect for group in groups for effect in group.values()]
     assert len(effects) == len(names)
     assert all(isinstance(effect, Effect) and effect.files > 2 for effect in effects)

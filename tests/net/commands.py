@@ -105,10 +105,20 @@ delete-rows copied --where 'id = 1' --dry-run
 delete-rows copied --where 'id = 1' --yes
 delete-rows copied --where 'nothing = 1' --yes
 delete-rows missing --where 'id = 1' --yes
+update-rows prod.users --set "name=upper(name)" --where 'id = 2' --dry-run
+update-rows prod.users --set "name=upper(name)" --where 'id > 99'
+update-rows prod.users --set nothing
+update-rows --set "name='x'"
 
 compact prod.users --dry-run
 compact prod.users
 compact missing
+refresh-indexes prod.users
+refresh-indexes missing
+remove-orphans --dry-run
+remove-orphans --yes
+remove-orphans --older-than 1h
+maintain-manifest
 cleanup prod.users --dry-run
 cleanup copied --retain-versions 1 --allow-young
 cleanup copied --retain-versions 1 --yes

@@ -26,8 +26,8 @@ from tests.support.roots import ipc, memory_place
 
 from relance import DirectoryNamespace
 from relance.policy import load_plan, plan, run_policy, save_plan
-from relance.policy.file.schema import policy_schema
 from relance.policy.report import to_json
+from relance.policy.schema import policy_schema
 
 KEPT = goldens.FOLDER / "kept"
 PLAN = KEPT / "plan.json"

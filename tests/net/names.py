@@ -16,7 +16,7 @@ import relance
 import relance.testing
 from relance.errors import RelanceError
 
-MODULES = ("relance", "relance.spark", "relance.maintenance", "relance.policy", "relance.testing")
+MODULES = ("relance", "relance.spark", "relance.jobs", "relance.policy", "relance.testing")
 _EVERYTHING = (object, BaseException, Generic, Protocol)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 

@@ -20,7 +20,7 @@ from relance import DirectoryNamespace
 from relance.catalog.purge import interruption_of
 from relance.catalog.repair import Problem
 from relance.errors import PermissionDeniedError, RelanceError, StorageError, StorageFullError
-from relance.maintenance import CleanUp, Compact, maintain
+from relance.jobs import CleanUp, Compact, maintain
 from relance.policy import parse_policy, run_policy
 
 MODES = {"V1": V1, "compatibility": COMPATIBILITY, "V2": V2}

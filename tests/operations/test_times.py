@@ -13,11 +13,10 @@ from tests.support.roots import ipc
 
 from relance import AutoCleanup, CleanupPolicy, CleanupPolicyBuilder, DirectoryNamespace
 from relance.errors import InvalidInputError
-from relance.maintenance import PurgeDropped, RemoveOrphans, maintain
+from relance.jobs import CleanUp, DropTtl, PurgeDropped, RemoveOrphans, maintain
 from relance.operations.drop_ttl import set_drop_ttl
 from relance.policy import history, parse_policy, run_policy, runs
-from relance.policy.model import DropTtl, OrphanRemoval, VersionRetention
-from relance.policy.pipeline.schedule import repeat
+from relance.policy.schedule import repeat
 
 _POLICY = parse_policy("[[rules]]\nname = 'all'\ntables = '**'\ncompact = {}\n", file="policy.toml")
 
@@ -44,9 +43,8 @@ SPANS: dict[str, Use] = {
     "RemoveOrphans": lambda lake, span: RemoveOrphans(older_than=span, allow_young=True),
     "run_policy(wait)": lambda lake, span: run_policy(lake, _POLICY, wait=span),
     "repeat": lambda lake, span: repeat(span, lambda: None),
-    "DropTtl": lambda lake, span: DropTtl(span, "long"),
-    "VersionRetention": lambda lake, span: VersionRetention(older_than=span),
-    "OrphanRemoval": lambda lake, span: OrphanRemoval(older_than=span),
+    "DropTtl": lambda lake, span: DropTtl(ttl=span),
+    "CleanUp": lambda lake, span: CleanUp(older_than=span, allow_young=True),
 }
 PROPERTIES = ["drop_ttl", "clock_skew", "claim_lease", "request_age_bound", "marker_quarantine"]
 TEXTS: dict[str, Use] = {

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.support.policy.runs import HOSTILE_NAMES, a_run, every_run, night
 
 from relance.errors import InvalidInputError
-from relance.maintenance.work import Effect, Estimate, Figures
-from relance.policy.actions import Action, Kind
-from relance.policy.facts import TableFacts
+from relance.jobs.base import Effect, Estimate, Figures
+from relance.jobs.facts import TableFacts
+from relance.policy.actions import Action
 from relance.policy.records import (
     ActionRecord,
     MoreDropped,
@@ -80,7 +80,7 @@ def test_record_of_every_kind_of_run_round_trips_through_json(name: str) -> None
 
 
 def test_json_format_of_a_record_is_stable() -> None:
-    action = Action(Kind.CLEAN_UP, ("prod", "events"), "prod", "30 versions", {"retain": 5, "tags": True})
+    action = Action("clean_up", ("prod", "events"), "prod", "30 versions", {"retain": 5, "tags": True})
     record = ActionRecord(
         action,
         Outcome.DONE,

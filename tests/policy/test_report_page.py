@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from tests.support.paths import REPOSITORY
 from tests.support.policy.runs import HOSTILE_NAMES, a_run, dry, every_run, extreme, hostile, night
 
-from relance.maintenance.work import Effect, Estimate
-from relance.policy.actions import Action, Kind
-from relance.policy.facts import TableFacts
+from relance.jobs.base import Effect, Estimate
+from relance.jobs.facts import TableFacts
+from relance.policy.actions import Action
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange
 from relance.policy.report import (
     MOST_ACTIONS,
@@ -135,7 +135,7 @@ def test_page_survives_any_names_and_figures(
         (name, other), rows=figure, deleted_rows=figure // 3, bytes=figure, versions=figure, error=other
     )
     effect = Effect(figure, figure, figure, figure, note=other)
-    action = Action(Kind.CLEAN_UP, (name,), other, name, {other: name})
+    action = Action("clean_up", (name,), other, name, {other: name})
     taken = timedelta(microseconds=min(figure, 10**18))
     record = ActionRecord(action, outcome, None, effect, name, None, taken)
     run = a_run([record], [TableChange(facts, facts)], state=state, message=other)
@@ -187,7 +187,7 @@ def test_page_for_ten_thousand_of_the_longest_names_stays_below_3_mb() -> None:
     known = TableFacts((), rows=1, deleted_rows=1, error="<" * 900)
     facts = [replace(known, table=name, bytes=at, versions=at) for at, name in enumerate(names)]
     actions = [
-        ActionRecord(Action(Kind.COMPACT, name, "r", '"' * 900), Outcome.FAILED, error="&" * 900)
+        ActionRecord(Action("compact", name, "r", '"' * 900), Outcome.FAILED, error="&" * 900)
         for name in names
     ]
     text = to_html(a_run(actions, [TableChange(each, each) for each in facts], state=RunState.FAILED))
@@ -210,8 +210,8 @@ def test_failed_tables_stand_at_the_top_with_their_errors() -> None:
 def test_all_failures_of_a_table_stand_together() -> None:
     lost = TableFacts(("t",), error="manifest 7 is missing")
     failed = [
-        ActionRecord(Action(kind, table, "rule", "why"), Outcome.FAILED, error=f"{kind.value} broke")
-        for kind, table in ((Kind.COMPACT, ("t",)), (Kind.CLEAN_UP, ("u",)), (Kind.CLEAN_UP, ("t",)))
+        ActionRecord(Action(kind, table, "rule", "why"), Outcome.FAILED, error=f"{kind} broke")
+        for kind, table in (("compact", ("t",)), ("clean_up", ("u",)), ("clean_up", ("t",)))
     ]
     text = to_html(a_run(failed, [TableChange(lost, lost)], state=RunState.FAILED))
     section = text[text.index("Failed tables") : text.index("<h2>Run")]
@@ -259,7 +259,7 @@ def test_page_of_a_refused_run_starts_with_the_reason() -> None:
 def test_interrupted_run_shows_figures_from_before_it() -> None:
     record = every_run()["interrupted"]
     assert "Before the run: number of versions, largest first." in to_html(record)
-    waiting = ActionRecord(Action(Kind.PURGE, ("t",), "r", "w"), Outcome.PLANNED, Estimate(bytes=500))
+    waiting = ActionRecord(Action("purge", ("t",), "r", "w"), Outcome.PLANNED, Estimate(bytes=500))
     assert "500 B to free" in to_html(replace(record, actions=(waiting,)))
 
 
@@ -330,7 +330,7 @@ def test_zero_and_huge_figures_are_drawn_inside_the_plot() -> None:
 
 def test_long_name_opens_to_its_full_length() -> None:
     name = "a" * 60 + "b" * 60
-    failed = ActionRecord(Action(Kind.COMPACT, (name,), "r", "w"), Outcome.FAILED, error="e")
+    failed = ActionRecord(Action("compact", (name,), "r", "w"), Outcome.FAILED, error="e")
     text = to_html(a_run([failed], state=RunState.FAILED))
     assert f"<details><summary>{shortened(name, 64)}</summary>{name}</details>" in text
 

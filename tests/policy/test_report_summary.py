@@ -8,16 +8,16 @@ from datetime import timedelta
 import pytest
 from tests.support.policy.runs import NOW, a_run, dry, every_run, hostile, night
 
-from relance.maintenance.work import Effect, Estimate
-from relance.policy.actions import Action, Kind
-from relance.policy.facts import TableFacts, TableState
+from relance.jobs.base import Effect, Estimate
+from relance.jobs.facts import TableFacts, TableState
+from relance.policy.actions import Action
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
 from relance.policy.report import (
-    KIND_NAMES,
     TOP,
     bytes_by_table,
     deleted_ratios,
     freed_by_kind,
+    kind_name,
     lines_of,
     name_of,
     pending_purges,
@@ -29,7 +29,7 @@ from relance.policy.report import (
 
 
 def did(
-    kind: Kind,
+    kind: str,
     table: str,
     outcome: Outcome = Outcome.DONE,
     *,
@@ -44,12 +44,12 @@ def did(
 
 RUN = a_run(
     [
-        did(Kind.PURGE, "old", effect=Effect(files=7, bytes=500), seconds=1),
-        did(Kind.COMPACT, "a", effect=Effect(rows=10), planned=Estimate(rows=9, bytes=900), seconds=2),
-        did(Kind.COMPACT, "b", Outcome.FAILED, effect=Effect(rows=5), error="lost", seconds=3),
-        did(Kind.COMPACT, "c", Outcome.NOTHING),
-        did(Kind.CLEAN_UP, "a", effect=Effect(files=3, bytes=40), seconds=4),
-        did(Kind.CLEAN_UP, "a", Outcome.SKIPPED, planned=Estimate(bytes=10**9)),
+        did("purge", "old", effect=Effect(files=7, bytes=500), seconds=1),
+        did("compact", "a", effect=Effect(rows=10), planned=Estimate(rows=9, bytes=900), seconds=2),
+        did("compact", "b", Outcome.FAILED, effect=Effect(rows=5), error="lost", seconds=3),
+        did("compact", "c", Outcome.NOTHING),
+        did("clean_up", "a", effect=Effect(files=3, bytes=40), seconds=4),
+        did("clean_up", "a", Outcome.SKIPPED, planned=Estimate(bytes=10**9)),
     ],
     state=RunState.FAILED,
 )
@@ -57,7 +57,7 @@ RUN = a_run(
 
 def test_kinds_count_their_own_actions_in_execution_order() -> None:
     compact, clean_up, purge = summary(RUN).kinds
-    assert [compact.kind, clean_up.kind, purge.kind] == [Kind.COMPACT, Kind.CLEAN_UP, Kind.PURGE]
+    assert [compact.kind, clean_up.kind, purge.kind] == ["compact", "clean_up", "purge"]
     assert (compact.actions, compact.tables, compact.done, compact.failed, compact.nothing) == (3, 3, 1, 1, 1)
     # What a failed action had done by then counts too.
     assert (compact.rows, compact.files, compact.bytes, compact.duration) == (15, 0, 0, timedelta(seconds=5))
@@ -73,8 +73,8 @@ def test_headline_of_a_run_counts_its_outcomes() -> None:
 
 def test_dry_run_separates_bytes_freed_from_bytes_rewritten() -> None:
     planned = [
-        did(Kind.COMPACT, "a", Outcome.PLANNED, planned=Estimate(rows=10, bytes=7000)),
-        did(Kind.PURGE, "b", Outcome.PLANNED, planned=Estimate(files=2, bytes=500)),
+        did("compact", "a", Outcome.PLANNED, planned=Estimate(rows=10, bytes=7000)),
+        did("purge", "b", Outcome.PLANNED, planned=Estimate(files=2, bytes=500)),
     ]
     found = summary(a_run(planned, state=RunState.PLANNED))
     assert found.headline == "Dry run: 2 actions on 2 tables would free 500 B."
@@ -90,8 +90,8 @@ def test_summary_of_a_refused_run_says_why() -> None:
 
 
 def test_interrupted_run_does_not_count_actions_not_started() -> None:
-    begun = did(Kind.PURGE, "a", effect=Effect(bytes=3))
-    waiting = did(Kind.PURGE, "b", Outcome.PLANNED, planned=Estimate(bytes=500))
+    begun = did("purge", "a", effect=Effect(bytes=3))
+    waiting = did("purge", "b", Outcome.PLANNED, planned=Estimate(bytes=500))
     found = summary(a_run([begun, waiting], state=RunState.RUNNING))
     assert found.headline == (
         "In progress or interrupted: 1 of 2 actions done on 2 tables, 1 not started; 3 B freed."
@@ -116,7 +116,12 @@ def test_summary_of_every_run_can_be_printed_as_lines(name: str) -> None:
 
 
 def test_every_kind_and_the_root_have_a_display_name() -> None:
-    assert set(KIND_NAMES) == set(Kind)
+    assert [kind_name(kind) for kind in ("clean_up", "drop_ttl", "compact")] == [
+        "clean up versions",
+        "set drop TTL",
+        "compact",
+    ]
+    assert kind_name("of_tomorrow") == "of_tomorrow"
     assert name_of(()) == "(the root)"
     assert name_of(("a", "b")) == "a.b"
     assert name_of(("a.b", "c")) == "`a.b`.c"

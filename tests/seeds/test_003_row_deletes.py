@@ -20,7 +20,7 @@ from tests.support.modes import MODES
 from tests.support.roots import ipc
 
 from relance import CleanupPolicy, DirectoryNamespace
-from relance.maintenance import Compact, maintain
+from relance.jobs import Compact, maintain
 
 ID = ["t"]
 LETTERS = pa.table({"x": [1, 2, 3], "y": ["a", "b", "c"]})

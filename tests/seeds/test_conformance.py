@@ -21,7 +21,7 @@ def test_no_sentence_is_covered_twice() -> None:
     assert sorted(texts) == sorted(set(texts))
 
 
-PUBLIC = {"relance", "relance.clock", "relance.config", "relance.errors", "relance.maintenance"}
+PUBLIC = {"relance", "relance.clock", "relance.config", "relance.errors", "relance.jobs"}
 """What the documentation tells users to import; relance.testing is for their tests."""
 
 

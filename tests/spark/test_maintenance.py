@@ -9,11 +9,12 @@ import lance
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.jobs.running import results_of
 
 import relance
 import relance.spark
 from relance.errors import InvalidInputError, TableNotFoundError
-from relance.maintenance import (
+from relance.jobs import (
     CleanUp,
     Compact,
     DeleteRows,
@@ -23,9 +24,7 @@ from relance.maintenance import (
     RemoveOrphans,
     UpdateRows,
 )
-from relance.maintenance.execute import Run
-from relance.maintenance.work import CatalogRef, Job, Report
-from relance.operations.cleaning.policy import CleanupPolicy
+from relance.jobs.base import CatalogRef, Job, Report
 from relance.spark.runner import SparkRunner
 
 pytestmark = pytest.mark.deep
@@ -66,12 +65,12 @@ def test_every_job_runs_on_executors_and_reports_every_table(
     spark: SparkSession, catalog: relance.DirectoryNamespace
 ) -> None:
     planned = relance.spark.maintain(
-        spark, DeleteRows("id % 2 = 0"), TABLES, root=catalog.root_uri, engine="spark", dry_run=True
+        spark, DeleteRows(where="id % 2 = 0"), TABLES, root=catalog.root_uri, engine="spark", dry_run=True
     )
     assert [each.planned.rows for each in planned.results if each.planned is not None] == [500] * 3
-    deleted = _done(spark, catalog, DeleteRows("id % 2 = 0"), TABLES)
+    deleted = _done(spark, catalog, DeleteRows(where="id % 2 = 0"), TABLES)
     assert [each.effect.rows for each in deleted.changed if each.effect is not None] == [500] * 3
-    updated = _done(spark, catalog, UpdateRows({"value": "value + 100"}, "id < 100"), TABLES[:1])
+    updated = _done(spark, catalog, UpdateRows(set={"value": "value + 100"}, where="id < 100"), TABLES[:1])
     assert updated.changed[0].table == ("prod", "t0")
     _dataset(catalog, TABLES[0]).create_scalar_index("id", "BTREE")
     extra = pa.table({"id": range(1000, 1100), "value": [0] * 100})
@@ -79,8 +78,7 @@ def test_every_job_runs_on_executors_and_reports_every_table(
     assert len(_done(spark, catalog, RefreshIndexes()).changed) == 1
     compacted = _done(spark, catalog, Compact())
     assert len(compacted.changed) == 3
-    policy = CleanupPolicy(retain_versions=1)
-    cleaned = _done(spark, catalog, CleanUp(policy, allow_young=True))
+    cleaned = _done(spark, catalog, CleanUp(retain_versions=1, allow_young=True))
     assert all(each.effect is not None and each.effect.files > 0 for each in cleaned.results)
     for table in TABLES:
         dataset = _dataset(catalog, table)
@@ -101,11 +99,14 @@ def test_giant_table_is_split_over_executors_and_a_missing_one_stops_nothing(
     spark: SparkSession, catalog: relance.DirectoryNamespace
 ) -> None:
     with pytest.raises(InvalidInputError, match="auto, local, spark"):
-        relance.spark.maintain(spark, DeleteRows("id < 250"), TABLES, root=catalog.root_uri, engine="ray")
+        relance.spark.maintain(
+            spark, DeleteRows(where="id < 250"), TABLES, root=catalog.root_uri, engine="ray"
+        )
     runner = SparkRunner(spark)
-    run = Run(DeleteRows("id < 250"), CatalogRef(catalog.properties), runner, runner, giant_seconds=0.0)
+    job, ref = DeleteRows(where="id < 250"), CatalogRef(catalog.properties)
     ids = [("prod", "t0"), ("prod", "missing"), ("prod", "t1")]
-    results = {each.table: each for each in run.results(ids)}
+    found = results_of(job, ref, ids, runner, oversized_seconds=0.0)
+    results = {each.table: each for each in found}
     assert isinstance(results["prod", "missing"].error, TableNotFoundError)
     for name in ("t0", "t1"):
         effect = results["prod", name].effect

@@ -26,9 +26,9 @@ from relance.errors import (
     TableSchemaValidationError,
     UnsupportedOperationError,
 )
-from relance.maintenance.merging.merge_commit import Work
-from relance.maintenance.merging.merge_here import HereEngine
-from relance.maintenance.merging.merge_plan import MergePlan, MergeRequest, parse_clauses, plan_merge
+from relance.jobs.merging.merge_commit import Work
+from relance.jobs.merging.merge_here import HereEngine
+from relance.jobs.merging.merge_plan import MergePlan, MergeRequest, parse_clauses, plan_merge
 from relance.spark.merge import merge
 from relance.spark.merge_few import FewKeys
 from relance.spark.merge_keys import finder

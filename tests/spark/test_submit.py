@@ -18,8 +18,7 @@ import relance
 from relance.errors import InvalidInputError, RelanceError, ServiceUnavailableError
 from relance.exits import Exit
 from relance.policy import history, runs
-from relance.policy.actions import Kind
-from relance.policy.pipeline.lease import LeaseHeldError
+from relance.policy.lease import LeaseHeldError
 from relance.policy.records import RunRecord, RunState
 from relance.spark import submit
 
@@ -62,7 +61,7 @@ def test_policy_is_run_by_spark_submit(java: None, tmp_path: Path) -> None:
     (run,) = runs(lake.catalog)
     assert (run.head.run, run.state) == (answer["run"], RunState.DONE)
     kinds = {each.record.action.kind for each in history(lake.catalog, table=["readings"])}
-    assert kinds >= {Kind.DELETE_ROWS, Kind.COMPACT, Kind.CLEAN_UP}
+    assert kinds >= {"delete_rows", "compact", "clean_up"}
     assert lake.facts()["readings", ""].fragments == 1
 
 

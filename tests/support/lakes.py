@@ -19,9 +19,9 @@ from tests.support.roots import snapshot
 from relance import DirectoryNamespace
 from relance.catalog.context import Context
 from relance.clock import Clock
+from relance.jobs.base import CatalogRef
+from relance.jobs.runner import open_catalog
 from relance.locations import CONTROL_SUFFIX, MARKER_SUFFIX
-from relance.maintenance.runner import open_catalog
-from relance.maintenance.work import CatalogRef
 from relance.testing.clock import ManualClock
 
 QUIET = {"manifest_upkeep": "false"}

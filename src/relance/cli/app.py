@@ -14,7 +14,19 @@ from typing import Any, NoReturn
 import click
 
 from relance import __version__
-from relance.cli import completion, doctor, lifecycle, looking, maintaining, past, policies, roots, rows, runs
+from relance.cli import (
+    completion,
+    doctor,
+    jobs,
+    lifecycle,
+    looking,
+    maintaining,
+    past,
+    policies,
+    roots,
+    rows,
+    runs,
+)
 from relance.cli.base import Group
 from relance.cli.exits import CliError, Exit
 from relance.cli.output import Answer, note, prepare_streams, print_answer, print_failed, print_failure
@@ -79,6 +91,10 @@ class App(Group):
             print_failed(failure, command=state.command, as_json=state.json)
             return failure.exit_code
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; one of a kind of job that an extension brings is not in the list."""
+        return super().get_command(ctx, cmd_name) or jobs.find_command(cmd_name)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by section."""
         for title, commands in SECTIONS.items():
@@ -142,8 +158,17 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
         lifecycle.protect,
         lifecycle.unprotect,
     ),
-    "Rows": (rows.query, rows.import_, rows.export, maintaining.delete_rows),
-    "Maintenance": (maintaining.compact, maintaining.cleanup, roots.migrate, roots.scrub, doctor.doctor),
+    "Rows": (rows.query, rows.import_, rows.export, maintaining.delete_rows, jobs.update_rows),
+    "Maintenance": (
+        maintaining.compact,
+        jobs.refresh_indexes,
+        maintaining.cleanup,
+        jobs.remove_orphans,
+        jobs.maintain_manifest,
+        roots.migrate,
+        roots.scrub,
+        doctor.doctor,
+    ),
     "Policies": (policies.policy, runs.plan, runs.run, past.history, past.report),
     "Shell": (completion.completion,),
 }

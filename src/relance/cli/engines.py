@@ -10,8 +10,8 @@ from relance.cli.progress import job_bar
 from relance.cli.state import State
 
 if TYPE_CHECKING:
-    from relance.maintenance import Report
-    from relance.maintenance.work import Job
+    from relance.jobs import Report
+    from relance.jobs.base import Job
 
 
 def wants_spark(engine: str | None, master: str | None) -> bool:
@@ -55,7 +55,7 @@ def run_job(
     master: str | None,
 ) -> Report:
     """Run a job on the named tables, or on every table it applies to."""
-    from relance.maintenance import maintain
+    from relance.jobs import maintain
 
     catalog = state.catalog
     if not wants_spark(engine, master):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from relance.cli.advice import Advice
     from relance.errors import RelanceError
-    from relance.policy.file.problems import PolicyError
+    from relance.policy.problems import PolicyError
 
 Id = tuple[str, ...]
 Redact = Callable[[str], str]
@@ -110,7 +110,7 @@ def _of_policy(error: PolicyError, redact: Redact) -> Failure:
 def _of_relance(
     error: RelanceError, redact: Redact, ids: Sequence[Id], command: str, advise: Advise
 ) -> Failure:
-    problems = sys.modules.get("relance.policy.file.problems")
+    problems = sys.modules.get("relance.policy.problems")
     if problems is not None and isinstance(error, problems.PolicyError):
         return _of_policy(error, redact)
     advice = advise(error, ids)

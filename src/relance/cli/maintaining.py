@@ -23,8 +23,8 @@ from relance.cli.words import id_text
 from relance.units import count, duration, exact_duration, in_bytes, plural
 
 if TYPE_CHECKING:
-    from relance.maintenance import Report, Result
-    from relance.maintenance.work import Estimate
+    from relance.jobs import Report, Result
+    from relance.jobs.base import Estimate
 
 Id = tuple[str, ...]
 
@@ -66,7 +66,7 @@ def purge(
 
     Purges the named tables, or every dropped table whose retention period has ended.
     """
-    from relance.maintenance import PurgeDropped
+    from relance.jobs import PurgeDropped
 
     if force and not tables:
         raise CliError(
@@ -79,13 +79,13 @@ def purge(
     )
 
     def ask(due: Sequence[Result]) -> None:
-        confirm(f"purging {plural(len(due), 'table')}", [_planned_line(each) for each in due])
+        confirm(f"purging {plural(len(due), 'table')}", [planned_line(each) for each in due])
 
     run = partial(run_job, state, job, engine=engine, master=master)
-    report = _run_confirmed(run, tables, lambda _: True, ask, dry_run=dry_run, yes=yes)
+    report = run_confirmed(run, tables, lambda _: True, ask, dry_run=dry_run, yes=yes)
     why = "matches" if tables or deleted_before is not None else "has expired"
     nothing = f"nothing to purge: no dropped table {why}"
-    answer = _report_answer(state, report, nothing=nothing)
+    answer = report_answer(state, report, nothing=nothing)
     return answer if deletion_id is None else _with_drop(answer, deletion_id)
 
 
@@ -125,19 +125,19 @@ def delete_rows(
 
     The rows remain in older versions until cleanup removes those versions.
     """
-    from relance.maintenance import DeleteRows
+    from relance.jobs import DeleteRows
 
     def ask(due: Sequence[Result]) -> None:
         rows = sum(each.planned.rows for each in due if each.planned is not None)
         confirm(
             f"deleting {plural(rows, 'row')} where {where}",
-            [_planned_line(each) for each in due],
+            [planned_line(each) for each in due],
             warning="can be undone only by restoring an older version, until cleanup removes it",
         )
 
-    run = partial(run_job, state, DeleteRows(where), engine=engine, master=master)
-    report = _run_confirmed(run, tables, lambda planned: planned.rows > 0, ask, dry_run=dry_run, yes=yes)
-    return _report_answer(state, report, nothing="no rows match")
+    run = partial(run_job, state, DeleteRows(where=where), engine=engine, master=master)
+    report = run_confirmed(run, tables, lambda planned: planned.rows > 0, ask, dry_run=dry_run, yes=yes)
+    return report_answer(state, report, nothing="no rows match")
 
 
 @click.command(cls=Command)
@@ -170,8 +170,8 @@ def compact(
 
     Also rewrites fragments with many deleted rows. Compacts the named tables, or all tables.
     """
-    from relance.maintenance import Compact
-    from relance.maintenance.layout.compaction import TARGET_ROWS
+    from relance.jobs import Compact
+    from relance.jobs.compact import TARGET_ROWS
 
     job = Compact(
         target_rows=target_rows or TARGET_ROWS,
@@ -179,7 +179,7 @@ def compact(
         deletion_threshold=deletion_threshold,
     )
     report = run_job(state, job, list(tables) or None, dry_run=dry_run, engine=engine, master=master)
-    return _report_answer(state, report, nothing="nothing to compact")
+    return report_answer(state, report, nothing="nothing to compact")
 
 
 @click.command(cls=Command)
@@ -228,10 +228,8 @@ def cleanup(
 
     Cleans up the named tables, or all tables. Never removes versions that tags, branches or clones use.
     """
-    from relance import CleanupPolicy
-    from relance.clock import SystemClock
-    from relance.maintenance import CleanUp
-    from relance.maintenance.removal.old_versions import FLOOR
+    from relance.jobs import CleanUp
+    from relance.jobs.cleanup import FLOOR
 
     if older_than is not None and older_than < FLOOR and not allow_young:
         raise CliError(
@@ -239,27 +237,28 @@ def cleanup(
             "use at least 24h, or pass --allow-young if no job uses them",
             Exit.USAGE,
         )
-    policy = CleanupPolicy(
-        before_timestamp=None if older_than is None else SystemClock().now() - older_than,
+    job = CleanUp(
+        older_than=older_than,
         before_version=before_version,
         retain_versions=retain_versions,
-        error_if_tagged_old_versions=not skip_tagged,
+        skip_tagged=skip_tagged,
+        allow_young=allow_young,
+        ignore_clones=ignore_clones,
         rate_limit=rate_limit,
     )
-    job = CleanUp(policy, allow_young=allow_young, look_for_clones=not ignore_clones)
 
     def ask(due: Sequence[Result]) -> None:
         versions = sum(each.planned.versions for each in due if each.planned is not None)
-        confirm(f"removing {plural(versions, 'version')}", [_planned_line(each) for each in due])
+        confirm(f"removing {plural(versions, 'version')}", [planned_line(each) for each in due])
 
     run = partial(run_job, state, job, engine=engine, master=master)
-    report = _run_confirmed(
+    report = run_confirmed(
         run, tables, lambda planned: bool(planned.versions or planned.files), ask, dry_run=dry_run, yes=yes
     )
-    return _report_answer(state, report, nothing="no versions to remove")
+    return report_answer(state, report, nothing="no versions to remove")
 
 
-def _run_confirmed(
+def run_confirmed(
     run: Callable[..., Report],
     tables: Sequence[Id],
     acts: Callable[[Estimate], bool],
@@ -290,7 +289,7 @@ def _run_confirmed(
     return run(chosen, dry_run=False)
 
 
-def _planned_line(result: Result) -> str:
+def planned_line(result: Result) -> str:
     planned = result.planned
     assert planned is not None  # callers pass only results with a plan
     if planned.note:
@@ -319,7 +318,7 @@ def _is_shared(failures: Sequence[Failure], tables: int) -> bool:
     return len(failures) == tables and len(set(failures)) == 1 and failures[0].exit_code is Exit.USAGE
 
 
-def _report_answer(state: State, report: Report, *, nothing: str) -> Answer:
+def report_answer(state: State, report: Report, *, nothing: str) -> Answer:
     """Return the report of a job as an answer."""
     failures = {each.table: state.failure(each.error, each.table) for each in report.failed if each.error}
     entries = [_entry(each, failures.get(each.table)) for each in report.results]

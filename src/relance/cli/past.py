@@ -13,15 +13,14 @@ from relance.cli.exits import CliError, Exit
 from relance.cli.grids import Grid
 from relance.cli.output import Answer, Part
 from relance.cli.params import MOMENT, TABLE
-from relance.cli.policies import KINDS
+from relance.cli.policies import KIND
 from relance.cli.run_texts import html_option, record_answer
 from relance.cli.state import State, pass_state
 from relance.cli.words import id_text, moment_cell
 from relance.units import count, duration, in_bytes
 
 if TYPE_CHECKING:
-    from relance.policy.actions import Kind
-    from relance.policy.pipeline.history_rows import HistoryEntry, RunEntry
+    from relance.policy.past_runs import HistoryEntry, RunEntry
 
 Id = tuple[str, ...]
 
@@ -35,7 +34,7 @@ _KEPT = frozenset({"TABLE", "ACTION", "OUTCOME"})
     help="List actions instead of runs; implied by --table, --kind, --failed and --run.",
 )
 @click.option("--table", type=TABLE, help="Only actions on this table.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only actions of this kind.")
+@click.option("--kind", type=KIND, help="Only actions of this kind.")
 @click.option("--failed", is_flag=True, help="Only failed actions.")
 @click.option("--run", "name", help="Only actions of this run.")
 @click.option("--since", type=MOMENT, help="Only entries since this time.")
@@ -62,13 +61,11 @@ def history(
     """List past policy runs, or their actions, newest first."""
     from relance.policy import history as past_actions
     from relance.policy import runs as past_runs
-    from relance.policy.actions import Kind
 
     if not (actions or table or kind or failed or name):
         return _runs_answer(past_runs(state.catalog, since=since)[:limit])
-    wanted: Kind | None = None if kind is None else Kind(kind)
     found = past_actions(
-        state.catalog, since=since, table=table, kind=wanted, failed=failed, run=name, limit=limit
+        state.catalog, since=since, table=table, kind=kind, failed=failed, run=name, limit=limit
     )
     return _actions_answer(found)
 
@@ -119,7 +116,7 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
             "at": each.at,
             "actor": each.head.actor,
             "table": id_text(each.record.action.table),
-            "kind": each.record.action.kind.value,
+            "kind": each.record.action.kind,
             "rule": each.record.action.rule,
             "why": each.record.action.why,
             "outcome": each.record.outcome.value,
@@ -135,7 +132,7 @@ def _actions_answer(found: Sequence[HistoryEntry]) -> Answer:
         [
             moment_cell(each.at),
             id_text(each.record.action.table),
-            each.record.action.kind.value,
+            each.record.action.kind,
             each.record.outcome.value,
             count(None if each.record.effect is None else each.record.effect.rows),
             in_bytes(None if each.record.effect is None else each.record.effect.bytes),

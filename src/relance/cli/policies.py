@@ -21,8 +21,8 @@ from relance.cli.words import id_text
 from relance.units import plural
 
 if TYPE_CHECKING:
+    from relance.jobs.facts import TableFacts
     from relance.policy.evaluate import Explanation
-    from relance.policy.facts import TableFacts
     from relance.policy.model import Policy
 
 Id = tuple[str, ...]
@@ -40,7 +40,22 @@ KINDS = (
     "remove_orphans",
     "maintain_manifest",
 )
-"""As in relance.policy.actions, which takes a second to import; a test checks that they agree."""
+"""As in relance.jobs, which takes a while to import; a test checks that they agree."""
+
+
+class _Kind(click.Choice[str]):
+    """One of the kinds, or one that an extension brings."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            from relance.jobs.base import policy_kinds
+
+            if value in [kind.kind for kind in policy_kinds()]:
+                return str(value)
+        return super().convert(value, param, ctx)
+
+
+KIND = _Kind(KINDS)
 
 policy_option = click.option(
     "--policy",
@@ -58,7 +73,7 @@ def read_policy(state: State, named: str | None) -> Policy:
         PolicyError: the policy is invalid.
     """
     from relance.policy import parse_policy
-    from relance.policy.file.parse import MAX_FILE_BYTES
+    from relance.policy.parse import MAX_FILE_BYTES
 
     file = named or _from_settings(state) or _default_file()
     try:
@@ -104,7 +119,7 @@ def policy() -> None:
 @pass_state
 def check(state: State, file: str | None) -> Answer:
     """Check a policy file and list every problem with its line and key."""
-    from relance.policy.file.problems import PolicyError
+    from relance.policy.problems import PolicyError
 
     try:
         found = read_policy(state, file)
@@ -125,7 +140,7 @@ def check(state: State, file: str | None) -> Answer:
             "name": each.name,
             "line": each.line,
             "tables": [str(pattern) for pattern in each.tables],
-            "parts": [kind.value for kind in each.parts],
+            "parts": list(each.jobs),
         }
         for each in found.rules
     ]
@@ -134,15 +149,15 @@ def check(state: State, file: str | None) -> Answer:
             str(each.line),
             each.name,
             ", ".join(map(str, each.tables)),
-            ", ".join(each.parts),
+            ", ".join(each.jobs),
         ]
         for each in found.rules
     ]
     grid = Grid(
         ["LINE", "RULE", "TABLES", "SETS"], rows, frozenset({"LINE"}), prose=frozenset({"TABLES", "SETS"})
     )
-    limits = {name: value for name, value in asdict(found.limits).items() if value is not None}
-    text = [f"{found.file} is valid: {plural(len(rules), 'rule')}"]
+    limits = {name: value for name, value in found.limits.model_dump().items() if value is not None}
+    text = [*found.hints, f"{found.file} is valid: {plural(len(rules), 'rule')}"]
     return Answer({"file": found.file, "problems": [], "rules": rules, "limits": limits}, [grid, *text])
 
 
@@ -150,7 +165,7 @@ def check(state: State, file: str | None) -> Answer:
 @pass_state
 def schema(state: State) -> Answer:
     """Print the JSON schema of policy files, for completion and validation in editors."""
-    from relance.policy.file.schema import schema_text
+    from relance.policy.schema import schema_text
 
     text = schema_text()
 
@@ -170,7 +185,6 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
     Without a table: what the policy does for the catalog as a whole.
     """
     from relance.clock import SystemClock
-    from relance.config import parse_properties
     from relance.policy.evaluate import explain as explain_table
     from relance.policy.evaluate import explain_root
 
@@ -179,8 +193,7 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
     if table is None:
         found = [explain_root(read, now)]
     else:
-        skew = parse_properties(dict(state.catalog.properties)).clock_skew
-        found = [explain_table(read, each, now, clock_skew=skew) for each in _facts(state, table)]
+        found = [explain_table(read, each, now) for each in _facts(state, table)]
     text: list[Part] = []
     for each in found:
         text += [*([""] if text else []), *_explained(each)]
@@ -189,9 +202,9 @@ def explain(state: State, table: Id | None, *, file: str | None) -> Answer:
 
 def _facts(state: State, table: Id) -> list[TableFacts]:
     """Return the facts about a table and about dropped tables of the same name."""
-    from relance.maintenance.runner import ThreadRunner
-    from relance.maintenance.work import CatalogRef
-    from relance.policy.pipeline.gather import gather
+    from relance.jobs.base import CatalogRef
+    from relance.jobs.gather import gather
+    from relance.jobs.runner import ThreadRunner
 
     reference = CatalogRef(state.catalog.properties)
     found = [each.facts for each in gather(reference, ThreadRunner(), only=lambda each: each == table)]
@@ -208,7 +221,7 @@ def _fields(found: Explanation) -> dict[str, Any]:
         "rules": [asdict(each) for each in found.matches],
         "decisions": [
             {
-                "kind": each.kind.value,
+                "kind": each.kind,
                 "rule": each.rule,
                 "overrides": list(each.overrides),
                 "acts": each.action is not None,
@@ -227,7 +240,7 @@ def _explained(found: Explanation) -> list[Part]:
     ]
     decisions = [
         [
-            each.kind.value,
+            each.kind,
             "blocked" if each.refused else "now" if each.action is not None else "no",
             each.rule or "-",
             ", ".join(each.overrides),

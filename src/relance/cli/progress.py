@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relance.catalog.repair import MigrationProgress
-    from relance.maintenance import Progress
+    from relance.jobs import Progress
 
 _SECONDS = 0.2
 
@@ -19,7 +19,7 @@ def job_bar() -> Callable[[Progress], None] | None:
     """Return the progress callback of a maintenance job."""
     if not sys.stderr.isatty():
         return None
-    from relance.maintenance import Display
+    from relance.jobs import Display
 
     return Display(sys.stderr)
 

@@ -16,7 +16,7 @@ from relance.cli.words import id_text, listed
 from relance.units import count, in_bytes
 
 if TYPE_CHECKING:
-    from relance.maintenance.work import Estimate
+    from relance.jobs.base import Estimate
     from relance.policy.records import ActionRecord, RunRecord
 
 _ACTIONS = 30
@@ -65,7 +65,7 @@ def _listed(record: RunRecord) -> list[Part]:
 
     rows = [
         [
-            each.action.kind.value,
+            each.action.kind,
             id_text(each.action.table),
             *_figures(each.planned),
             each.action.rule,
@@ -95,7 +95,7 @@ def _figures(planned: Estimate | None) -> list[str]:
 
 
 def _action(each: ActionRecord) -> str:
-    return f"{each.action.kind.value} {id_text(each.action.table)}"
+    return f"{each.action.kind} {id_text(each.action.table)}"
 
 
 def _problem(record: RunRecord) -> Failure | None:

@@ -16,7 +16,7 @@ from relance.cli.exits import CliError, Exit
 from relance.cli.failures import Failure
 from relance.cli.output import Answer, note
 from relance.cli.params import DURATION, TABLE, engine_options, yes_option
-from relance.cli.policies import KINDS, read_policy
+from relance.cli.policies import KIND, read_policy
 from relance.cli.progress import job_bar
 from relance.cli.run_texts import html_option, record_answer
 from relance.cli.state import State, pass_state
@@ -25,17 +25,14 @@ from relance.units import in_bytes, plural
 
 if TYPE_CHECKING:
     from relance.policy import RunPlan
-    from relance.policy.actions import Kind
     from relance.policy.records import RunRecord
 
 Id = tuple[str, ...]
 
-_IRREVERSIBLE = frozenset({"delete_rows", "clean_up", "purge", "remove_orphans"})
-
 _file = click.argument("file", metavar="[POLICY]", type=click.Path(dir_okay=False), required=False)
 _only = click.option("--only", type=TABLE, multiple=True, help="Only this table; repeatable.")
 _kind = click.option(
-    "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of action; repeatable."
+    "--kind", "kinds", type=KIND, multiple=True, help="Only this kind of action; repeatable."
 )
 
 
@@ -89,14 +86,12 @@ def _chosen(state: State, only: Sequence[Id], kinds: Sequence[str]) -> dict[str,
         CliError: one of the tables does not exist.
     """
     from relance.catalog.resolve import NotFound
-    from relance.policy.actions import Kind
 
     for each in only:
         if isinstance(state.catalog.table_status(each), NotFound):
             what = f"table {id_text(each)} not found"
             raise CliError(what, "list tables: relance ls --tree", Exit.NOT_FOUND)
-    chosen: list[Kind] | None = [Kind(each) for each in kinds] or None
-    return {"only": list(only) or None, "kinds": chosen}
+    return {"only": list(only) or None, "kinds": list(kinds) or None}
 
 
 def _plan(
@@ -243,7 +238,7 @@ def _run_shown(state: State, made: RunPlan, common: dict[str, Any], *, yes: bool
 def _resume(state: State, name: str | None, common: dict[str, Any], *, yes: bool) -> RunRecord:
     """List the irreversible actions left in a run, ask, and resume it."""
     from relance.policy import resume as resume_run
-    from relance.policy.pipeline.runs import left_of
+    from relance.policy.running import left_of
 
     if not yes:
         left = left_of(state.catalog, name)
@@ -253,17 +248,17 @@ def _resume(state: State, name: str | None, common: dict[str, Any], *, yes: bool
 
 
 def _ask(made: RunPlan, *, yes: bool, preview: str = "preview with relance plan") -> None:
+    from relance.jobs.base import kind_of
     from relance.policy.records import Outcome, RunState
 
     going = [
         each.record
         for each in made.steps
-        if each.outcome is Outcome.PLANNED and each.action.kind.value in _IRREVERSIBLE
+        if each.outcome is Outcome.PLANNED and kind_of(each.action.kind).irreversible
     ]
     if going and made.state is not RunState.REFUSED:
         lines = [
-            f"{each.action.kind.value} {id_text(each.action.table)}: {_estimate(each.planned)}"
-            for each in going
+            f"{each.action.kind} {id_text(each.action.table)}: {_estimate(each.planned)}" for each in going
         ]
         confirm(
             f"{plural(len(going), 'action')} of this run",
@@ -290,7 +285,7 @@ def _run_often(
     The exit code is that of the last run, so that a supervisor sees whether it works now.
     """
     from relance.policy import run_policy
-    from relance.policy.pipeline.schedule import repeat, stopped_by_signals
+    from relance.policy.schedule import repeat, stopped_by_signals
 
     read_policy(state, file)  # report an invalid policy immediately
     runs: list[dict[str, Any]] = []

@@ -93,8 +93,12 @@ SHAPES: dict[str, dict[str, str]] = {
         "engine": "`local` or `spark`",
     },
     "delete-rows": _JOB,
+    "update-rows": _JOB,
     "compact": _JOB,
+    "refresh-indexes": _JOB,
     "cleanup": _JOB,
+    "remove-orphans": _JOB,
+    "maintain-manifest": _JOB,
     "migrate": {
         "to": "`manifest`, `markers` or `format`",
         "dry_run": "whether this was a dry run",

@@ -6,28 +6,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relance.policy.file.parse import parse_policy
-    from relance.policy.pipeline.lease import LeaseHeldError, LeaseLostError
-    from relance.policy.pipeline.past_runs import history, run_record, runs
-    from relance.policy.pipeline.plan_file import load_plan, save_plan
-    from relance.policy.pipeline.planning import RunPlan, plan
-    from relance.policy.pipeline.runs import resume, run, run_policy, who_runs
+    from relance.policy.lease import LeaseHeldError, LeaseLostError
+    from relance.policy.parse import parse_policy
+    from relance.policy.past_runs import history, run_record, runs
+    from relance.policy.planning import RunPlan, load_plan, plan, save_plan
+    from relance.policy.running import resume, run, run_policy, who_runs
 
 _HOMES = {
-    "LeaseHeldError": "pipeline.lease",
-    "LeaseLostError": "pipeline.lease",
-    "RunPlan": "pipeline.planning",
-    "history": "pipeline.past_runs",
-    "load_plan": "pipeline.plan_file",
-    "parse_policy": "file.parse",
-    "plan": "pipeline.planning",
-    "resume": "pipeline.runs",
-    "run": "pipeline.runs",
-    "run_policy": "pipeline.runs",
-    "run_record": "pipeline.past_runs",
-    "runs": "pipeline.past_runs",
-    "save_plan": "pipeline.plan_file",
-    "who_runs": "pipeline.runs",
+    "LeaseHeldError": "lease",
+    "LeaseLostError": "lease",
+    "RunPlan": "planning",
+    "history": "past_runs",
+    "load_plan": "planning",
+    "parse_policy": "parse",
+    "plan": "planning",
+    "resume": "running",
+    "run": "running",
+    "run_policy": "running",
+    "run_record": "past_runs",
+    "runs": "past_runs",
+    "save_plan": "planning",
+    "who_runs": "running",
 }
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a policy wants done to one table. Pure: doing it is in pipeline."""
+"""What a policy wants done to one table, as plans and the history keep it. Pure: doing it is in pipeline."""
 
 from __future__ import annotations
 
@@ -10,22 +10,8 @@ from typing import TypeVar
 Setting = str | int | float | bool
 
 
-class Kind(StrEnum):
-    """Kinds of actions, in the order in which they are done."""
-
-    PROTECT = "protect"
-    DROP_TTL = "drop_ttl"
-    DELETE_ROWS = "delete_rows"
-    COMPACT = "compact"
-    REFRESH_INDEXES = "refresh_indexes"
-    CLEAN_UP = "clean_up"
-    PURGE = "purge"
-    REMOVE_ORPHANS = "remove_orphans"
-    MAINTAIN_MANIFEST = "maintain_manifest"
-
-
 class Unknown(str):
-    """The name of a kind, an outcome or a state in a history row that a newer release wrote."""
+    """The name of an outcome or a state in a history row that a newer release wrote."""
 
     __slots__ = ()
 
@@ -39,8 +25,6 @@ class Unknown(str):
         return str(self)
 
 
-AnyKind = Kind | Unknown
-
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
@@ -53,12 +37,12 @@ def known_or_text(words: type[_Word], text: str) -> _Word | Unknown:
 class Action:
     """One thing to do to one table, or to the root: ()."""
 
-    kind: AnyKind
-    """Unknown only in the history."""
+    kind: str
+    """Of a job; one that this release does not know only in the history."""
     table: tuple[str, ...]
     rule: str
     """The name of the rule that asks for it."""
     why: str
     """In a few words, with the figures that decided."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    """As JSON could hold them; what they mean is the kind's business."""
+    """Of the job, as JSON could hold them."""

@@ -27,7 +27,8 @@ _Value = TypeVar("_Value")
 def encode(value: Any) -> Any:
     """Return a value as JSON holds it; `decode` gives an equal one back."""
     if is_dataclass(value):
-        return {each.name: encode(getattr(value, each.name)) for each in fields(value)}
+        recorded = [each.name for each in fields(value) if each.metadata.get("recorded", True)]
+        return {name: encode(getattr(value, name)) for name in recorded}
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, datetime):

@@ -2,20 +2,20 @@
 
 Rules are read from top to bottom, the defaults first. For each part, the last rule that matches the table
 and sets the part decides, and takes it whole; `false` switches the part off. Window and rate limit are
-found the same way. What a part makes of the facts of a table is in decide.
+found the same way. When a job is due for a table is decided by its class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeVar
 
-from relance.policy.actions import Action, Kind
-from relance.policy.decide import CLOCK_SKEW, Asked, Verdict, decide, decide_root
-from relance.policy.facts import TableFacts
-from relance.policy.model import ROOT_KINDS, TABLE_KINDS, Part, Policy, Rule
+from relance.jobs.base import Job, Scope, Verdict, policy_kinds
+from relance.jobs.facts import TableFacts, TableState
+from relance.policy.actions import Action
+from relance.policy.model import Policy, Rule
 from relance.policy.windows import Window
 
 T = TypeVar("T")
@@ -33,9 +33,9 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one part."""
+    """What becomes of one kind of job."""
 
-    kind: Kind
+    kind: str
     rule: str | None
     """The rule that decides; None when no rule has the part."""
     overrides: tuple[str, ...]
@@ -51,7 +51,7 @@ class Decision:
 class Refused:
     """A part that a rule asks for and that cannot be done to a table."""
 
-    kind: Kind
+    kind: str
     table: tuple[str, ...]
     rule: str
     why: str
@@ -84,39 +84,33 @@ class Explanation:
         ]
 
 
-def evaluate(
-    policy: Policy, facts: TableFacts, now: datetime, *, clock_skew: timedelta = CLOCK_SKEW
-) -> list[Action]:
-    """Return what is to be done to a table, in the order of Kind.
+def evaluate(policy: Policy, facts: TableFacts, now: datetime) -> list[Action]:
+    """Return what is to be done to a table, in the order of their kinds.
 
     The same policy, facts and time give the same actions. Whatever depends on the time is in the settings
     as a moment, so that the actions mean the same when they are run later.
     """
-    found = decisions(policy, facts, now, clock_skew=clock_skew)
+    found = decisions(policy, facts, now)
     return [each.action for each in found if each.action is not None]
 
 
-def decisions(
-    policy: Policy, facts: TableFacts, now: datetime, *, clock_skew: timedelta = CLOCK_SKEW
-) -> list[Decision]:
+def decisions(policy: Policy, facts: TableFacts, now: datetime) -> list[Decision]:
     """Return what becomes of each part for a table, without a word about which rules match."""
     if facts.error is not None:
         return []
-    return list(_Around(facts.table, _matching(policy, facts), now, clock_skew).decisions(facts))
+    return list(_Around(facts.table, _matching(policy, facts), now).decisions(facts))
 
 
 def evaluate_root(policy: Policy, now: datetime) -> list[Action]:
-    """Return what is to be done to the lake as a whole, in the order of Kind."""
+    """Return what is to be done to the lake as a whole, in the order of their kinds."""
     return explain_root(policy, now).actions
 
 
-def explain(
-    policy: Policy, facts: TableFacts, now: datetime, *, clock_skew: timedelta = CLOCK_SKEW
-) -> Explanation:
+def explain(policy: Policy, facts: TableFacts, now: datetime) -> Explanation:
     """Return which rules match a table, which one decides each part, and what follows."""
     properties = dict(facts.properties)
     matches = tuple(_match(rule, facts.table, properties) for rule in policy.rules)
-    around = _Around(facts.table, _matching(policy, facts), now, clock_skew)
+    around = _Around(facts.table, _matching(policy, facts), now)
     if facts.error is not None:
         error = f"the table cannot be read: {facts.error}"
         return Explanation(facts.table, matches, around.shown, (), error)
@@ -136,7 +130,7 @@ def explain_root(policy: Policy, now: datetime) -> Explanation:
     )
     around = _Around((), [rule for rule in policy.rules if rule.is_for_all], now)
     return Explanation(
-        (), matches, around.shown, tuple(around.decision(kind, decide_root) for kind in ROOT_KINDS)
+        (), matches, around.shown, tuple(around.decisions(TableFacts(()), policy_kinds(Scope.ROOT)))
     )
 
 
@@ -157,21 +151,14 @@ def _match(rule: Rule, table: Sequence[str], properties: Mapping[str, str]) -> M
 
 
 class _Around:
-    """The rules that match a table, and what they say beside the parts."""
+    """The rules that match a table, and what they say beside the jobs."""
 
-    def __init__(
-        self,
-        table: tuple[str, ...],
-        rules: Sequence[Rule],
-        now: datetime,
-        clock_skew: timedelta = CLOCK_SKEW,
-    ) -> None:
+    def __init__(self, table: tuple[str, ...], rules: Sequence[Rule], now: datetime) -> None:
         self._table = table
         self._rules = rules
         window, by = _last([(rule.window, rule.name) for rule in rules])
         self._rate, _ = _last([(rule.rate_limit, rule.name) for rule in rules])
         self._now = now
-        self._clock_skew = clock_skew
         self._closed = ""
         self.shown = f"none: disabled by rule {by!r}" if by else "none"
         if isinstance(window, Window):
@@ -180,29 +167,47 @@ class _Around:
                 self._closed = f"the window {window} opens at {window.opens_at(now).isoformat()}"
                 self.shown += f"; {self._closed}"
 
-    def decisions(self, facts: TableFacts) -> Iterator[Decision]:
-        """Yield what becomes of each part that is about tables."""
-        for kind in TABLE_KINDS:
-            yield self.decision(kind, lambda part, asked: decide(part, facts, asked))
+    def decisions(self, facts: TableFacts, kinds: Sequence[type[Job]] | None = None) -> Iterator[Decision]:
+        """Yield what becomes of each kind, by default of all that are about tables."""
+        about_tables = [kind for kind in policy_kinds() if kind.scope is not Scope.ROOT]
+        for kind in about_tables if kinds is None else kinds:
+            yield self._decision(kind, facts)
 
-    def decision(self, kind: Kind, decide_part: Callable[[Part, Asked], Verdict]) -> Decision:
-        """Return what becomes of a part."""
-        setting = [rule for rule in reversed(self._rules) if kind in rule.parts]
-        if not setting:
-            return Decision(kind, None, (), None, "no rule sets it")
-        rule, *others = setting
-        part = rule.parts[kind]
+    def _decision(self, kind: type[Job], facts: TableFacts) -> Decision:
+        asking = [rule for rule in reversed(self._rules) if kind.kind in rule.jobs]
+        if not asking:
+            return Decision(kind.kind, None, (), None, "no rule sets it")
+        rule, *others = asking
+        job = rule.jobs[kind.kind]
         overrides = tuple(each.name for each in others)
-        if part is False:
-            return Decision(kind, rule.name, overrides, None, "disabled by the rule")
-        verdict = decide_part(part, Asked(self._now, self._clock_skew, self._rate or None))
-        action = None
-        why = verdict.why
-        if verdict.settings is not None and self._closed:
+        if job is False:
+            return Decision(kind.kind, rule.name, overrides, None, "disabled by the rule")
+        verdict = _why_never(kind, facts) or job.due(facts, self._now)
+        action, why = None, verdict.why
+        if verdict.due and self._closed:
             why = f"{why}, but {self._closed}"
-        elif verdict.settings is not None:
-            action = Action(kind, self._table, rule.name, why, verdict.settings)
-        return Decision(kind, rule.name, overrides, action, why, verdict.refused)
+        elif verdict.due:
+            settings = self._limited(job.pin(self._now, facts)).settings
+            action = Action(kind.kind, self._table, rule.name, why, settings)
+        return Decision(kind.kind, rule.name, overrides, action, why, verdict.refused)
+
+    def _limited(self, job: Job) -> Job:
+        """Return a job with the rate limit of the rules where it has one and sets none."""
+        if not self._rate or getattr(job, "rate_limit", 0) is not None:
+            return job
+        return job.model_copy(update={"rate_limit": self._rate})
+
+
+def _why_never(kind: type[Job], facts: TableFacts) -> Verdict | None:
+    """Return why a kind does not apply to a table in its state."""
+    is_dropped = facts.state is TableState.DROPPED
+    if kind.scope is Scope.DROPPED and not is_dropped:
+        return Verdict(False, "the table is not dropped")
+    if kind.scope is Scope.TABLES and is_dropped:
+        return Verdict(False, "the table is dropped")
+    if kind.scope is Scope.TABLES and kind.needs_data and facts.state is TableState.DECLARED:
+        return Verdict(False, "the table is only declared and has no data")
+    return None
 
 
 def _last(settings: Sequence[tuple[T | None, str]]) -> tuple[T | None, str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from relance.maintenance.work import Effect, Estimate
+from relance.jobs.base import Effect, Estimate
+from relance.jobs.facts import TableFacts, TableState
 from relance.policy.actions import Action, Unknown
-from relance.policy.facts import TableFacts
 
 
 class Outcome(StrEnum):
@@ -71,6 +71,21 @@ class Totals:
     fragments: int = 0
     bytes: int = 0
     versions: int = 0
+
+    def plus(self, facts: TableFacts) -> Totals:
+        """Return the totals with one more table."""
+        if facts.state is TableState.DROPPED:
+            return replace(self, dropped=self.dropped + 1)
+        return replace(
+            self,
+            tables=self.tables + 1,
+            unreadable=self.unreadable + (facts.error is not None),
+            rows=self.rows + (facts.rows or 0),
+            deleted_rows=self.deleted_rows + (facts.deleted_rows or 0),
+            fragments=self.fragments + (facts.fragments or 0),
+            bytes=self.bytes + (facts.bytes or 0),
+            versions=self.versions + (facts.versions or 0),
+        )
 
 
 @dataclass(frozen=True, slots=True)

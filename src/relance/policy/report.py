@@ -10,7 +10,7 @@ import hashlib
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -19,33 +19,19 @@ from typing import TYPE_CHECKING, Any
 from relance import units
 from relance.errors import InvalidInputError
 from relance.identifiers import format_id
-from relance.policy.actions import AnyKind, Kind, Unknown
+from relance.jobs.base import kind_order, kinds
+from relance.jobs.facts import TableFacts, TableState, expiry_order
+from relance.policy.actions import Unknown
 from relance.policy.codec import decode, encode
-from relance.policy.facts import TableFacts, TableState, expiry_order
 from relance.policy.records import ActionRecord, MoreDropped, Outcome, RunRecord, RunState, Totals
 
 if TYPE_CHECKING:
     import jinja2
 
-    from relance.maintenance.work import Effect, Estimate
+    from relance.jobs.base import Effect, Estimate
 
 FORMAT = 1
 """Raised when a reader of the last format could misread the new one."""
-
-FREES = frozenset({Kind.CLEAN_UP, Kind.PURGE, Kind.REMOVE_ORPHANS, Kind.MAINTAIN_MANIFEST})
-"""Kinds whose bytes are bytes that go; those that others estimate are read or written again."""
-
-KIND_NAMES: dict[AnyKind, str] = {
-    Kind.PROTECT: "protect",
-    Kind.DROP_TTL: "set drop TTL",
-    Kind.DELETE_ROWS: "delete rows",
-    Kind.COMPACT: "compact",
-    Kind.REFRESH_INDEXES: "refresh indexes",
-    Kind.CLEAN_UP: "clean up versions",
-    Kind.PURGE: "purge",
-    Kind.REMOVE_ORPHANS: "remove orphans",
-    Kind.MAINTAIN_MANIFEST: "maintain manifest",
-}
 
 TOP = 20
 """How many tables a plot names; a sentence sums up the others."""
@@ -92,7 +78,7 @@ def from_json(document: Any) -> RunRecord:
 class KindFigures:
     """All actions of one kind together; of a dry run, what they would do."""
 
-    kind: AnyKind
+    kind: str
     actions: int
     tables: int
     """Different ones, without the root."""
@@ -192,32 +178,31 @@ def _is_planned_only(record: RunRecord) -> bool:
     return record.state in (RunState.PLANNED, RunState.REFUSED)
 
 
-def _kind_name(kind: AnyKind) -> str:
+def kind_name(kind: str) -> str:
     """Return what reports call a kind of action; one of a newer release by its own name."""
-    return KIND_NAMES.get(kind, kind.value)
+    return next((known.title for known in kinds() if known.kind == kind), kind)
+
+
+def _frees(kind: str) -> bool:
+    """Return whether the bytes of a kind are bytes that go; those that others estimate are rewritten."""
+    return any(known.frees_bytes for known in kinds() if known.kind == kind)
 
 
 def _kinds_of(record: RunRecord) -> tuple[KindFigures, ...]:
     """Return the figures of each kind with an action, in the order in which they are done."""
     would = _is_planned_only(record)
-    by_kind: dict[AnyKind, list[ActionRecord]] = {}
+    by_kind: dict[str, list[ActionRecord]] = {}
     for action in record.actions:
         by_kind.setdefault(action.action.kind, []).append(action)
-    return tuple(_figures(kind, by_kind[kind], would=would) for kind in _in_order(by_kind))
+    return tuple(_figures(kind, by_kind[kind], would=would) for kind in sorted(by_kind, key=kind_order))
 
 
-def _in_order(kinds: Collection[AnyKind]) -> Iterator[AnyKind]:
-    """Yield the kinds in the order in which they are done, then those of a newer release by name."""
-    yield from (kind for kind in Kind if kind in kinds)
-    yield from sorted(kind for kind in kinds if isinstance(kind, Unknown))
-
-
-def _figures(kind: AnyKind, actions: list[ActionRecord], *, would: bool) -> KindFigures:
+def _figures(kind: str, actions: list[ActionRecord], *, would: bool) -> KindFigures:
     effects = [action.planned if would else action.effect for action in actions]
     outcomes = [action.outcome for action in actions]
     total = sum(effect.bytes for effect in effects if effect)
     # What an action did is freed, whatever its kind; an estimate of most kinds is read or written again.
-    frees = not would or kind in FREES
+    frees = not would or _frees(kind)
     return KindFigures(
         kind=kind,
         actions=len(actions),
@@ -319,14 +304,14 @@ def _shown(line: TotalLine, figure: int) -> str:
 
 def _kind_cells(figures: KindFigures, *, planned_only: bool) -> tuple[str, ...]:
     counts = map(units.short_count, (figures.tables or None, figures.rows, figures.files))
-    first = (_kind_name(figures.kind), *counts, units.in_bytes(figures.bytes))
+    first = (kind_name(figures.kind), *counts, units.in_bytes(figures.bytes))
     if planned_only:
         return (*first, units.in_bytes(figures.rewritten))
     return (*first, units.short_count(figures.failed), units.duration(figures.duration))
 
 
 def _failure_line(action: ActionRecord) -> str:
-    what = f"{_kind_name(action.action.kind)} {name_of(action.action.table)}"
+    what = f"{kind_name(action.action.kind)} {name_of(action.action.table)}"
     return f"failed: {what}: {action.error or 'no reason given'}"
 
 
@@ -406,7 +391,7 @@ def freed_by_kind(record: RunRecord) -> Chosen:
     """Return the bytes that each kind of action freed, or would free; kinds that freed none are left out."""
     kinds = [figures for figures in _kinds_of(record) if figures.bytes]
     return Chosen(
-        tuple(Bar(_kind_name(figures.kind), figures.bytes, count=figures.tables) for figures in kinds)
+        tuple(Bar(kind_name(figures.kind), figures.bytes, count=figures.tables) for figures in kinds)
     )
 
 
@@ -467,7 +452,7 @@ def _bars(record: RunRecord, figure: Callable[[TableFacts], float | None]) -> li
     purged = {
         (action.action.table, action.action.settings.get("deletion_id"))
         for action in record.actions
-        if action.action.kind is Kind.PURGE
+        if action.action.kind == "purge"
     }
     bars = []
     for change in record.changes:
@@ -711,7 +696,7 @@ def _templates() -> tuple[jinja2.Environment, str, str]:
         "duration": units.duration,
         "figures": _figures_of,
         "instant": units.instant,
-        "kind_name": _kind_name,
+        "kind_name": kind_name,
         "name_of": name_of,
         "percent": "{:.1f}%".format,
         "plural": units.plural,
@@ -761,7 +746,7 @@ def _failed_tables(record: RunRecord) -> tuple[dict[tuple[str, ...], list[Failur
     unreadable = unreadable_tables(record)
     by_table: dict[tuple[str, ...], list[Failure]] = {}
     for action in failed[:MOST_FAILED]:
-        name, why = _kind_name(action.action.kind), f"{action.action.rule}: {action.action.why}"
+        name, why = kind_name(action.action.kind), f"{action.action.rule}: {action.action.why}"
         failure = Failure(name, action.error or "no reason given", why)
         by_table.setdefault(action.action.table, []).append(failure)
     for facts in unreadable[:MOST_UNREADABLE]:
@@ -802,7 +787,7 @@ def _figures_of(action: ActionRecord) -> str:
         figures = action.planned
     if figures is None:
         return ""
-    frees = action.effect is not None or action.action.kind in FREES
+    frees = action.effect is not None or _frees(action.action.kind)
     use = "to rewrite" if not frees else "freed" if action.effect is not None else "to free"
     parts = [
         units.plural(figures.rows, "row") if figures.rows else "",

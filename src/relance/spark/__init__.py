@@ -12,7 +12,7 @@ from relance.spark.requirements import check_pyspark
 check_pyspark()  # otherwise the first use would only report a missing module
 
 if TYPE_CHECKING:
-    from relance.maintenance.merging.merges import MergeResult
+    from relance.jobs.merging.merges import MergeResult
     from relance.spark.maintenance import maintain
     from relance.spark.merge import merge
     from relance.spark.policy import plan_policy, run_policy
@@ -40,7 +40,7 @@ __all__ = [
 
 _HOMES = {
     "Attached": "relance.spark.views",
-    "MergeResult": "relance.maintenance.merging.merges",
+    "MergeResult": "relance.jobs.merging.merges",
     "SaveMode": "relance.spark.save",
     "Saved": "relance.spark.save",
     "attach": "relance.spark.views",

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from relance.maintenance import maintain as maintain_tables
-from relance.maintenance.execute import Progress
-from relance.maintenance.maintain import Engine, parse_engine
-from relance.maintenance.work import Job, Report
+from relance.jobs import maintain as maintain_tables
+from relance.jobs.base import Job, Report
+from relance.jobs.engine import Progress
+from relance.jobs.runner import Engine, parse_engine
 from relance.namespace import DirectoryNamespace
 from relance.spark.classic import spark_context
 from relance.spark.runner import SparkRunner

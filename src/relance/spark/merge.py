@@ -20,12 +20,12 @@ from pyspark.storagelevel import StorageLevel
 from relance.catalog.context import Context, shared_context
 from relance.errors import InternalError, InvalidInputError
 from relance.identifiers import format_id
-from relance.maintenance.maintain import Engine, parse_engine
-from relance.maintenance.merging.merge_commit import Work
-from relance.maintenance.merging.merge_here import HereEngine
-from relance.maintenance.merging.merge_plan import Clauses, MergePlan, MergeRequest, parse_clauses, plan_merge
-from relance.maintenance.merging.merge_rows import parse_keys
-from relance.maintenance.merging.merges import Counts, MergeEngine, MergeResult, run_merge
+from relance.jobs.merging.merge_commit import Work
+from relance.jobs.merging.merge_here import HereEngine
+from relance.jobs.merging.merge_plan import Clauses, MergePlan, MergeRequest, parse_clauses, plan_merge
+from relance.jobs.merging.merge_rows import parse_keys
+from relance.jobs.merging.merges import Counts, MergeEngine, MergeResult, run_merge
+from relance.jobs.runner import Engine, parse_engine
 from relance.spark.errors import typed_errors
 from relance.spark.merge_few import FewKeys
 from relance.spark.merge_keys import Keys, few_keys, matching_rows, quoted

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame
 
 from relance.catalog.context import Context
 from relance.errors import InternalError
-from relance.maintenance.merging.key_lookup import KeyIndex, Numbers, gathered
-from relance.maintenance.merging.merge_commit import Work, discard
-from relance.maintenance.merging.merge_here import (
+from relance.jobs.merging.key_lookup import KeyIndex, Numbers, gathered
+from relance.jobs.merging.merge_commit import Work, discard
+from relance.jobs.merging.merge_here import (
     ROW_ADDRESS,
     columns_to_read,
     each_once,
@@ -35,15 +35,15 @@ from relance.maintenance.merging.merge_here import (
     threads,
     why_not_here,
 )
-from relance.maintenance.merging.merge_plan import MergePlan
-from relance.maintenance.merging.merge_tasks import (
+from relance.jobs.merging.merge_plan import MergePlan
+from relance.jobs.merging.merge_tasks import (
     NewRows,
     Touched,
     delete_offsets,
     offsets_of,
     write_rows,
 )
-from relance.maintenance.merging.merges import Counts
+from relance.jobs.merging.merges import Counts
 from relance.spark.classic import parallelism, spark_context
 from relance.spark.merge_place import as_in_table
 from relance.spark.merge_tasks import (

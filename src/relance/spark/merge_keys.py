@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import InputPartition
 
-from relance.maintenance.merging.key_lookup import KeyIndex, Lookup, ambiguous, gathered, is_simple, lookup
-from relance.maintenance.merging.merge_plan import MergePlan
+from relance.jobs.merging.key_lookup import KeyIndex, Lookup, ambiguous, gathered, is_simple, lookup
+from relance.jobs.merging.merge_plan import MergePlan
 from relance.spark.address import PathAddress
 from relance.spark.classic import parallelism, spark_context
 from relance.spark.options import ReadOptions

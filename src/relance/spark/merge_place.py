@@ -14,10 +14,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from relance.errors import UnsupportedOperationError
-from relance.maintenance.maintain import Engine
-from relance.maintenance.merging.merge_here import why_not_here
-from relance.maintenance.merging.merge_plan import MergePlan
-from relance.maintenance.runner import ThreadRunner
+from relance.jobs.merging.merge_here import why_not_here
+from relance.jobs.merging.merge_plan import MergePlan
+from relance.jobs.runner import Engine, ThreadRunner
 from relance.spark.classic import parallelism
 from relance.spark.merge_keys import quoted
 from relance.spark.types import ToLance, lance_schema

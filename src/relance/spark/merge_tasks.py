@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from relance.maintenance.merging.merge_commit import Work
-from relance.maintenance.merging.merge_plan import MergePlan
-from relance.maintenance.merging.merge_tasks import (
+from relance.jobs.merging.merge_commit import Work
+from relance.jobs.merging.merge_plan import MergePlan
+from relance.jobs.merging.merge_tasks import (
     NewRows,
     Offsets,
     Touched,

@@ -8,13 +8,12 @@ from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
-from relance.maintenance.execute import Progress
-from relance.maintenance.maintain import Engine, parse_engine
+from relance.jobs.engine import Progress
+from relance.jobs.runner import Engine, parse_engine
 from relance.namespace import DirectoryNamespace
-from relance.policy.actions import Kind
+from relance.policy import planning, running
 from relance.policy.model import Policy
-from relance.policy.pipeline import planning, runs
-from relance.policy.pipeline.planning import RunPlan
+from relance.policy.planning import RunPlan
 from relance.policy.records import RunRecord
 from relance.spark.classic import spark_context
 from relance.spark.runner import SparkRunner
@@ -37,7 +36,7 @@ def plan_policy(
     root: str | os.PathLike[str] | None = None,
     properties: Mapping[str, str] | None = None,
     only: Sequence[Sequence[str]] | None = None,
-    kinds: Iterable[Kind] | None = None,
+    kinds: Iterable[str] | None = None,
     engine: Engine | str = Engine.AUTO,
     actor: str | None = None,
     progress: Report | None = None,
@@ -67,7 +66,7 @@ def run_policy(
     root: str | os.PathLike[str] | None = None,
     properties: Mapping[str, str] | None = None,
     only: Sequence[Sequence[str]] | None = None,
-    kinds: Iterable[Kind] | None = None,
+    kinds: Iterable[str] | None = None,
     engine: Engine | str = Engine.AUTO,
     actor: str | None = None,
     wait: timedelta | None = None,
@@ -84,7 +83,7 @@ def run_policy(
         UnsupportedOperationError: Spark is asked for and the session is one of Spark Connect, or the store
             does not honour conditional writes.
     """
-    return runs.run_policy(
+    return running.run_policy(
         DirectoryNamespace(clock=None, **catalog_properties(spark, root, properties)),
         policy,
         only=only,

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relance.errors import InternalError, UnsupportedOperationError
-from relance.maintenance.runner import Done, Slice, as_they_come, run_slice
-from relance.maintenance.work import CatalogRef
+from relance.jobs.base import CatalogRef
+from relance.jobs.runner import Done, Slice, as_they_come, run_slice
 from relance.spark.classic import spark_context
 
 _TRIES = 3

@@ -19,14 +19,14 @@ from pyspark.sql import SparkSession
 from relance.errors import InvalidInputError, RelanceError
 from relance.exits import Exit
 from relance.identifiers import parse_id
-from relance.maintenance.maintain import Engine
-from relance.maintenance.progress import Display
+from relance.jobs.progress import Display
+from relance.jobs.runner import Engine
 from relance.namespace import DirectoryNamespace
+from relance.policy import planning, running
 from relance.policy.actions import Unknown
-from relance.policy.file.parse import parse_policy
 from relance.policy.model import Policy
-from relance.policy.pipeline import planning, runs
-from relance.policy.pipeline.plan_file import load_plan, save_plan
+from relance.policy.parse import parse_policy
+from relance.policy.planning import load_plan, save_plan
 from relance.policy.records import RunRecord, RunState
 from relance.spark.policy import runner_for
 from relance.spark.session import settings
@@ -90,7 +90,7 @@ def _do(spark: SparkSession, given: argparse.Namespace) -> RunRecord:
     catalog = DirectoryNamespace(clock=None, **catalog_properties(spark, given.root, None))
     runner, progress = runner_for(spark, given.engine), Display()
     if given.action == "resume":
-        return runs.resume(
+        return running.resume(
             catalog, given.run, engine=given.engine, spark=runner, wait=given.wait, progress=progress
         )
     only = None if not given.only else [parse_id(each) for each in given.only]
@@ -105,8 +105,10 @@ def _do(spark: SparkSession, given: argparse.Namespace) -> RunRecord:
         if only is not None:
             raise InvalidInputError("a saved plan runs unchanged: leave out --only")
         saved = load_plan(given.policy)
-        return runs.run(catalog, saved, engine=given.engine, spark=runner, wait=given.wait, progress=progress)
-    return runs.run_policy(
+        return running.run(
+            catalog, saved, engine=given.engine, spark=runner, wait=given.wait, progress=progress
+        )
+    return running.run_policy(
         catalog,
         _policy(given.policy),
         only=only,

@@ -23,7 +23,7 @@ from tests.support.lakes import QUIET, Lake
 from tests.support.modes import MANIFEST_MODES, V1
 
 from relance.errors import InvalidTableStateError, RelanceError
-from relance.maintenance.removal.expired_drops import PurgeDropped
+from relance.jobs import PurgeDropped
 
 
 def register_natively(lake: Lake, name: str, location: str) -> None:

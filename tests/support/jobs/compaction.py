@@ -8,13 +8,13 @@ import lance
 import numpy as np
 import pyarrow as pa
 from tests.support.jobs.rows import ref_to
+from tests.support.jobs.running import results_of
 from tests.support.roots import Place
 from tests.support.rows import quiet_settings
 
 from relance.catalog.context import Context
-from relance.maintenance.execute import Run
-from relance.maintenance.runner import ThreadRunner, open_catalog
-from relance.maintenance.work import CatalogRef, Job, Result
+from relance.jobs.base import CatalogRef, Job, Result
+from relance.jobs.runner import ThreadRunner, open_catalog
 
 EACH = 100
 """Rows of a fragment."""
@@ -113,7 +113,8 @@ def planned(place: Place, job: _Plans[P]) -> P:
 
 def run(place: Place, job: Job, *tables: tuple[str, ...], giant: bool = False, **options: Any) -> Result:
     """Do a job on one table: in one task, or cut up as a giant one."""
-    threads = ThreadRunner(3)
-    work = Run(job, quiet_ref(place), threads, threads, giant_seconds=-1 if giant else 20, **options)
-    (result,) = work.results(tables or [TABLE])
+    seconds = -1 if giant else 20
+    (result,) = results_of(
+        job, quiet_ref(place), tables or [TABLE], ThreadRunner(3), oversized_seconds=seconds, **options
+    )
     return result

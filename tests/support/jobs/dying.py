@@ -17,19 +17,19 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from tests.support.jobs.merging import merge_here
 from tests.support.jobs.rows import PER_FRAGMENT, ROWS, SMALL_TASK, rows
+from tests.support.jobs.running import results_of
 from tests.support.patches import substitute_for_good
 from tests.support.paths import REPOSITORY
 from tests.support.roots import Place
 
 from relance.catalog.context import Context
-from relance.maintenance import Compact, DeleteRows, Effect, Estimate, RefreshIndexes, UpdateRows
-from relance.maintenance.execute import Run
-from relance.maintenance.runner import ThreadRunner, open_catalog
-from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
+from relance.jobs import Compact, DeleteRows, Effect, Estimate, RefreshIndexes, UpdateRows
+from relance.jobs.base import CatalogRef, Expected, Job, Name, TablePlan, Task
+from relance.jobs.runner import ThreadRunner, open_catalog
 
 JOBS: dict[str, Job] = {
-    "delete": DeleteRows("id % 3 = 0"),
-    "update": UpdateRows({"n": "n + 1"}, "id % 3 = 0"),
+    "delete": DeleteRows(where="id % 3 = 0"),
+    "update": UpdateRows(set={"n": "n + 1"}, where="id % 3 = 0"),
     "compact": Compact(target_rows=2 * PER_FRAGMENT),
     "refresh": RefreshIndexes(segment_rows=2 * PER_FRAGMENT),
 }
@@ -42,23 +42,20 @@ def merged() -> pa.Table:
     return ours.set_column(1, "n", pa.array([100] * 10, pa.int32()))
 
 
-@dataclass(frozen=True)
-class Dying:
+class Dying(Job):
     """Another job, whose process dies when all tasks are done."""
 
+    label = "die"
+
     inner: Job
-    name: str = "die"
 
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        return self.inner.targets(context)
-
-    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+    def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan | None:
         plan = self.inner.plan(context, table)
         return None if plan is None else DyingPlan(plan.tasks)
 
 
 @dataclass(frozen=True)
-class DyingPlan:
+class DyingPlan(TablePlan):
     """Tasks without a commit."""
 
     tasks: Sequence[Task]
@@ -89,8 +86,7 @@ def main(name: str, properties: str) -> None:
     catalog = CatalogRef(tuple(json.loads(properties).items()))
     if name == "merge":
         merge_here(open_catalog(catalog), "t", merged(), on=("id",), before_commit=die)
-    threads = ThreadRunner(2)
-    list(Run(Dying(JOBS[name]), catalog, threads, threads, giant_seconds=-1).results([("t",)]))
+    results_of(Dying(inner=JOBS[name]), catalog, [("t",)], ThreadRunner(2), oversized_seconds=-1)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+from tests.support.jobs.running import results_of
 from tests.support.lakes import Lake
 from tests.support.roots import ipc
 
 from relance.clock import SystemClock
-from relance.maintenance.execute import Run
-from relance.maintenance.runner import ThreadRunner
-from relance.maintenance.work import Job, Result
+from relance.jobs.base import Job, Result
+from relance.jobs.runner import ThreadRunner
 
 DAY = 24 * 3600
 
@@ -38,15 +38,21 @@ class JobLake(Lake):
         self,
         job: Job,
         *tables: tuple[str, ...],
-        giant_seconds: float = 20.0,
+        oversized_seconds: float = 20.0,
         dry_run: bool = False,
         threads: int = 2,
     ) -> list[Result]:
         """Run a job over tables, or over all that it is for."""
-        runner = ThreadRunner(threads)
-        run = Run(job, self.ref, runner, runner, dry_run=dry_run, giant_seconds=giant_seconds)
         chosen = list(tables) or list(job.targets(self.context))
-        return sorted(run.results(chosen), key=lambda each: each.table)
+        found = results_of(
+            job,
+            self.ref,
+            chosen,
+            ThreadRunner(threads),
+            dry_run=dry_run,
+            oversized_seconds=oversized_seconds,
+        )
+        return sorted(found, key=lambda each: each.table)
 
 
 def data_file(number: int) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from relance.catalog.context import Context
-from relance.maintenance.merging.merge_commit import Work
-from relance.maintenance.merging.merge_here import HereEngine
-from relance.maintenance.merging.merge_plan import Clauses, MergePlan, MergeRequest
-from relance.maintenance.merging.merge_rows import check_rows, fitted
-from relance.maintenance.merging.merges import MergeResult, run_merge
+from relance.jobs.merging.merge_commit import Work
+from relance.jobs.merging.merge_here import HereEngine
+from relance.jobs.merging.merge_plan import Clauses, MergePlan, MergeRequest
+from relance.jobs.merging.merge_rows import check_rows, fitted
+from relance.jobs.merging.merges import MergeResult, run_merge
 
 
 class Interrupted(HereEngine):

@@ -9,14 +9,14 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from tests.support.jobs.running import results_of
 from tests.support.patches import original, substitute
 from tests.support.roots import LocalPlace, Place, dataset
 
 from relance.catalog.context import Context
-from relance.maintenance.execute import Run
-from relance.maintenance.rows.row_commit import RewritePlan
-from relance.maintenance.runner import ThreadRunner, open_catalog
-from relance.maintenance.work import CatalogRef, Effect, Job, Result
+from relance.jobs.base import CatalogRef, Effect, Job, Result
+from relance.jobs.plans.row_changes import RewritePlan
+from relance.jobs.runner import ThreadRunner, open_catalog
 
 ROWS = 60
 PER_FRAGMENT = 10
@@ -62,8 +62,9 @@ def task_context(place: Place, **properties: str) -> Context:
 
 def result_of(place: Place, job: Job, *, giant: float = SMALL, dry_run: bool = False) -> Result:
     """Run a job on the table."""
-    run = Run(job, ref_to(place), ThreadRunner(2), ThreadRunner(2), dry_run=dry_run, giant_seconds=giant)
-    (result,) = run.results([("t",)])
+    (result,) = results_of(
+        job, ref_to(place), [("t",)], ThreadRunner(2), dry_run=dry_run, oversized_seconds=giant
+    )
     return result
 
 

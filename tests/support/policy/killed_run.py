@@ -15,7 +15,7 @@ from typing import Any
 from tests.support.patches import original, substitute_for_good
 from tests.support.policy.lakes import PolicyLake, the_policy
 
-from relance.policy.pipeline import runs
+from relance.policy import running
 
 POINTS = {
     "history.add_actions": "actions in history",
@@ -72,13 +72,14 @@ class _Plan:
 
 def with_points(points: Points, substitute: Callable[[str, Any], None]) -> None:
     """Put points where a run can be stopped."""
-    planned = original("policy_steps.plan")
+    planned = original("step.plan")
 
-    def plan(job: Any, *arguments: Any) -> Any:
-        found = planned(job, *arguments)
-        return found if found is None or job.name == "dry run" else _Plan(found, points)
+    def plan(step: Any, *arguments: Any) -> Any:
+        found = planned(step, *arguments)
+        is_dry = step.expect is None
+        return found if found is None or is_dry else _Plan(found, points)
 
-    substitute("policy_steps.plan", plan)
+    substitute("step.plan", plan)
     for key, name in POINTS.items():
         substitute(key, points.around(name, original(key)))
 
@@ -92,9 +93,9 @@ def main(what: str, root: str, at: int) -> None:
     with_points(points, substitute_for_good)
     catalog = PolicyLake(root).catalog
     record = (
-        runs.resume(catalog, engine="local")
+        running.resume(catalog, engine="local")
         if what == "resume"
-        else runs.run_policy(catalog, the_policy(), engine="local")
+        else running.run_policy(catalog, the_policy(), engine="local")
     )
     sys.stdout.write(f"{points.seen} {record.state}\n")
 

@@ -15,11 +15,11 @@ from tests.support.lakes import Lake
 from tests.support.policy.policies import policy
 from tests.support.roots import ipc
 
-from relance.maintenance.runner import ThreadRunner
-from relance.policy.actions import AnyKind, Unknown
-from relance.policy.facts import TableFacts
+from relance.jobs.facts import TableFacts
+from relance.jobs.gather import gather
+from relance.jobs.runner import ThreadRunner
+from relance.policy.actions import Unknown
 from relance.policy.model import Policy
-from relance.policy.pipeline.gather import gather
 from relance.policy.records import Outcome, RunRecord
 
 QUICK = {"clock_skew": "0s", "claim_lease": "1s", "request_age_bound": "0s", "manifest_upkeep": "false"}
@@ -132,7 +132,7 @@ def the_policy(text: str = POLICY) -> Policy:
     return policy(text)
 
 
-def outcomes(record: RunRecord) -> dict[tuple[AnyKind, tuple[str, ...], str], Outcome | Unknown]:
+def outcomes(record: RunRecord) -> dict[tuple[str, tuple[str, ...], str], Outcome | Unknown]:
     """Return what became of each action of a run."""
     return {
         (each.action.kind, each.action.table, str(each.action.settings.get("deletion_id", ""))): each.outcome

@@ -8,12 +8,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from relance.policy.actions import Kind
-from relance.policy.file.parse import parse_policy
+from relance.jobs.base import policy_kinds
 from relance.policy.model import Policy
+from relance.policy.parse import parse_policy
 from relance.policy.windows import DAYS
 
 Document = dict[str, Any]
+
+KINDS = [kind.kind for kind in policy_kinds()]
+"""All that a policy can ask for, in the order in which a run does them."""
 
 PATTERNS = ("**", "prod.*", "**.events_*", "prod.**", "a.b", "`my.table*`.*", "*", "*.*.c*")
 DURATIONS = ("1d", "36h", "7d", "2w", "1d 6h", "400d")
@@ -37,11 +40,11 @@ def _table(optional: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[
 
 _FLAGS = st.booleans()
 _SHARES = st.sampled_from([0, 0.25, 1, 0.1])
-PARTS: Mapping[Kind, st.SearchStrategy[Any]] = {
-    Kind.PROTECT: _FLAGS | _table({"on": _FLAGS}),
-    Kind.DROP_TTL: _OLD | st.just(False),
-    Kind.DELETE_ROWS: _WHERE | st.just(False),
-    Kind.COMPACT: _FLAGS
+PARTS: Mapping[str, st.SearchStrategy[Any]] = {
+    "protect": _FLAGS | _table({"on": _FLAGS}),
+    "drop_ttl": _OLD | st.just(False),
+    "delete_rows": _WHERE | st.just(False),
+    "compact": _FLAGS
     | _table(
         {
             "target_rows": _COUNTS,
@@ -53,24 +56,24 @@ PARTS: Mapping[Kind, st.SearchStrategy[Any]] = {
             "min_fragments": _COUNTS,
         }
     ),
-    Kind.REFRESH_INDEXES: _FLAGS
+    "refresh_indexes": _FLAGS
     | _table({"max_lag_rows": st.integers(0, 100), "max_lag_ratio": _SHARES, "segment_rows": _COUNTS}),
-    Kind.CLEAN_UP: st.just(False)
+    "clean_up": st.just(False)
     | st.fixed_dictionaries({"older_than": _OLD}, optional={"retain_versions": _COUNTS, **_RATE})
     | st.fixed_dictionaries(
         {"retain_versions": _COUNTS}, optional={"allow_young": _FLAGS, "ignore_clones": _FLAGS}
     ),
-    Kind.PURGE: _FLAGS | _table(_RATE),
+    "purge": _FLAGS | _table(_RATE),
 }
-ROOT_PARTS: Mapping[Kind, st.SearchStrategy[Any]] = {
-    Kind.REMOVE_ORPHANS: _FLAGS
+ROOT_PARTS: Mapping[str, st.SearchStrategy[Any]] = {
+    "remove_orphans": _FLAGS
     | _table({"older_than": _OLD, "allow_young": _FLAGS, "with_versions": _FLAGS, **_RATE}),
-    Kind.MAINTAIN_MANIFEST: _FLAGS,
+    "maintain_manifest": _FLAGS,
 }
 
 
-def _body(kinds: Mapping[Kind, st.SearchStrategy[Any]]) -> dict[str, st.SearchStrategy[Any]]:
-    return {**{kind.value: shape for kind, shape in kinds.items()}, "rate_limit": _COUNTS | st.just(False)}
+def _body(kinds: Mapping[str, st.SearchStrategy[Any]]) -> dict[str, st.SearchStrategy[Any]]:
+    return {**dict(kinds), "rate_limit": _COUNTS | st.just(False)}
 
 
 def _with_window(body: Document, window: Document) -> Document:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from relance.maintenance.work import Effect, Estimate, Figures
-from relance.policy.actions import Action, AnyKind, Kind
-from relance.policy.facts import TableFacts, TableState
+from relance.jobs.base import Effect, Estimate, Figures
+from relance.jobs.facts import TableFacts, TableState
+from relance.policy.actions import Action
 from relance.policy.records import ActionRecord, Outcome, RunRecord, RunState, TableChange, Totals
 
 NOW = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
@@ -65,15 +65,13 @@ def night(tables: int = 40, *, failures: bool = True) -> RunRecord:
     dropped = [_dropped(("staging", f"import_{at:03}"), at) for at in range(min(tables, 9))]
     actions += [
         _action(
-            Kind.PURGE, each.before.table, Effect(files=40 + at, bytes=(at + 1) * 700_000_000), seconds=3 + at
+            "purge", each.before.table, Effect(files=40 + at, bytes=(at + 1) * 700_000_000), seconds=3 + at
         )
         for at, each in enumerate(dropped)
         if each.after is None
     ]
     actions.append(
-        _action(
-            Kind.REMOVE_ORPHANS, (), Effect(files=812, bytes=41_000_000_000, note="812 orphans"), seconds=71
-        )
+        _action("remove_orphans", (), Effect(files=812, bytes=41_000_000_000, note="812 orphans"), seconds=71)
     )
     state = RunState.FAILED if failures else RunState.DONE
     return a_run(actions, [*changes, *dropped], state=state)
@@ -88,10 +86,10 @@ def crowded() -> RunRecord:
     for at, name in enumerate(names):
         address = f"https://bucket/{'/'.join(name)}/_versions/{at}.manifest"
         error = f"Generic S3 error: Error performing GET {address} after 10 retries: connection reset by peer"
-        failed.append(_action(Kind.COMPACT, name, None, error=error, seconds=44 + at))
+        failed.append(_action("compact", name, None, error=error, seconds=44 + at))
         if at % 10 == 0:
             error = "cannot read the manifest of version 7:\nunexpected end of file"
-            failed.append(_action(Kind.CLEAN_UP, name, None, error=error, seconds=1))
+            failed.append(_action("clean_up", name, None, error=error, seconds=1))
     changes = [_change(name, at * 3) for at, name in enumerate(names)]
     return a_run([*run.actions, *failed], [*changes, *run.changes], state=RunState.FAILED)
 
@@ -111,7 +109,7 @@ def hostile() -> RunRecord:
     changes, actions = [], []
     for at, name in enumerate(HOSTILE_NAMES):
         changes.append(_change((name, name), at))
-        actions.append(_action(Kind.COMPACT, (name, name), None, error=f"cannot read {name}", seconds=at + 1))
+        actions.append(_action("compact", (name, name), None, error=f"cannot read {name}", seconds=at + 1))
         dropped = _dropped((name,), at)
         changes.append(replace(dropped, after=dropped.before))
         changes.append(
@@ -130,7 +128,7 @@ def extreme() -> RunRecord:
         table = ("figures", f"t{at}")
         changes.append(TableChange(_facts(table, before), _facts(table, after)))
         effect = Effect(rows=before, files=before, bytes=before)
-        actions.append(_action(Kind.CLEAN_UP, table, effect, seconds=10.0 ** (3 * at - 6)))
+        actions.append(_action("clean_up", table, effect, seconds=10.0 ** (3 * at - 6)))
     return a_run(actions, changes)
 
 
@@ -193,9 +191,9 @@ def _facts(table: tuple[str, ...], figure: int) -> TableFacts:
 def _actions(table: tuple[str, ...], at: int, *, failures: bool) -> list[ActionRecord]:
     if failures and at % 13 == 4:
         error = "Table changed: fragment 17 was rewritten by another writer ten times; run it again later"
-        return [_action(Kind.COMPACT, table, None, error=error, seconds=44)]
+        return [_action("compact", table, None, error=error, seconds=44)]
     if at % 9 == 8:
-        skipped = _action(Kind.COMPACT, table, None)
+        skipped = _action("compact", table, None)
         return [replace(skipped, outcome=Outcome.SKIPPED if at % 2 else Outcome.NOTHING)]
     effect = Effect(41 + at, rows=200_000 * at, note=f"{100 + at} fragments became 4")
     cleaned = Effect(
@@ -205,13 +203,13 @@ def _actions(table: tuple[str, ...], at: int, *, failures: bool) -> list[ActionR
         after=Figures(versions=5),
     )
     return [
-        _action(Kind.COMPACT, table, effect, seconds=200 / (at + 1)),
-        _action(Kind.CLEAN_UP, table, cleaned, seconds=0.4 + at / 10),
+        _action("compact", table, effect, seconds=200 / (at + 1)),
+        _action("clean_up", table, cleaned, seconds=0.4 + at / 10),
     ]
 
 
 def _action(
-    kind: Kind, table: tuple[str, ...], effect: Effect | None, *, error: str | None = None, seconds: float = 0
+    kind: str, table: tuple[str, ...], effect: Effect | None, *, error: str | None = None, seconds: float = 0
 ) -> ActionRecord:
     action = Action(
         kind, table, "prod tables", "112 fragments, 100 allowed; 14 % of rows deleted", {"keep": 5}
@@ -220,10 +218,8 @@ def _action(
     return ActionRecord(action, outcome, None, effect, error, NOW, timedelta(seconds=seconds))
 
 
-def _estimate(kind: AnyKind, at: int) -> Estimate:
-    return Estimate(
-        rows=1000 * at, files=12 + at, bytes=1_500_000_000 * (at + 1), note=f"{kind.value} of 12 files"
-    )
+def _estimate(kind: str, at: int) -> Estimate:
+    return Estimate(rows=1000 * at, files=12 + at, bytes=1_500_000_000 * (at + 1), note=f"{kind} of 12 files")
 
 
 def _totals(tables: Sequence[TableFacts]) -> Totals:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from relance.policy.file.lines import KeyPath
+from relance.policy.lines import KeyPath
 
 Draw = Callable[[st.SearchStrategy[str]], str]
 

@@ -22,13 +22,14 @@ import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from tests.support.jobs.running import results_of
 from tests.support.patches import substitute_for_good, substituted
 from tests.support.spark.cluster import WORKER_HOSTS, driver_session
 
 import relance
 import relance.spark
 from relance.catalog.context import Context
-from relance.maintenance import (
+from relance.jobs import (
     CleanUp,
     Compact,
     DeleteRows,
@@ -38,10 +39,9 @@ from relance.maintenance import (
     RemoveOrphans,
     UpdateRows,
 )
-from relance.maintenance.execute import Run
-from relance.maintenance.merging.merge_plan import MergePlan
-from relance.maintenance.runner import ThreadRunner
-from relance.maintenance.work import CatalogRef, Job, TablePlan, Task
+from relance.jobs.base import CatalogRef, Expected, Job, Name, TablePlan, Task
+from relance.jobs.merging.merge_plan import MergePlan
+from relance.jobs.runner import ThreadRunner
 from relance.spark import merge_few
 from relance.spark.runner import SparkRunner
 
@@ -52,11 +52,11 @@ ROWS = EACH * FRAGMENTS
 MERGED = range(ROWS - 500, ROWS + 500)
 
 JOBS: dict[str, Job] = {
-    "delete": DeleteRows("id % 3 = 0"),
-    "update": UpdateRows({"payload": "concat(payload, '!')"}, "id % 3 = 0"),
+    "delete": DeleteRows(where="id % 3 = 0"),
+    "update": UpdateRows(set={"payload": "concat(payload, '!')"}, where="id % 3 = 0"),
     "compact": Compact(target_rows=2 * EACH),
     "refresh": RefreshIndexes(segment_rows=2 * EACH),
-    "clean": CleanUp(relance.CleanupPolicy(retain_versions=1), allow_young=True, giant_files=0),
+    "clean": CleanUp(retain_versions=1, allow_young=True, split_files=0),
     "orphans": RemoveOrphans(older_than=timedelta(0), allow_young=True),
 }
 """By the table that each is done to; the last one looks at the root."""
@@ -106,7 +106,7 @@ class TellingTask:
 
 
 @dataclass(frozen=True)
-class TellingPlan:
+class TellingPlan(TablePlan):
     """Another plan, with tasks that tell."""
 
     inner: TablePlan
@@ -120,21 +120,15 @@ class TellingPlan:
         return self.inner.finish(context, values)
 
 
-@dataclass(frozen=True)
-class Telling:
+class Telling(Job):
     """Another job, with tasks that tell."""
+
+    label = "telling"
 
     inner: Job
     signs: Signs
 
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    def targets(self, context: Context) -> Sequence[tuple[str, ...]]:
-        return self.inner.targets(context)
-
-    def plan(self, context: Context, table: tuple[str, ...]) -> TablePlan | None:
+    def plan(self, context: Context, table: Name, expect: Expected | None = None) -> TablePlan | None:
         plan = self.inner.plan(context, table)
         if plan is None:
             return None
@@ -159,11 +153,11 @@ class TellingWrite:
 def maintain(spark: SparkSession, root: str, step: str) -> dict[str, Any]:
     """Do a job in small tasks, one at a time, and return what it says."""
     catalog = CatalogRef(relance.DirectoryNamespace(root=root).properties)
-    job = Telling(JOBS[step], Signs.of(root, step))
+    job = Telling(inner=JOBS[step], signs=Signs.of(root, step))
     executors = SparkRunner(spark)
     executors.slots = 1
-    run = Run(job, catalog, ThreadRunner(1), executors, giant_seconds=0.0)
-    (result,) = run.results([() if step == "orphans" else (step,)])
+    tables = [() if step == "orphans" else (step,)]
+    (result,) = results_of(job, catalog, tables, ThreadRunner(1), executors, oversized_seconds=0.0)
     effect = result.effect or Effect()
     return {"error": str(result.error or ""), "rows": effect.rows, "files": effect.files}
 

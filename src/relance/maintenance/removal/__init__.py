@@ -1,1 +1,0 @@
-"""Jobs that remove files: old versions, dropped tables, what nothing names."""

@@ -1,1 +1,0 @@
-"""Jobs that change rows: delete, update."""

@@ -1,1 +1,0 @@
-"""The policy file: reading it, and errors that name line and key."""

@@ -1,1 +1,0 @@
-"""From a policy to what is done: facts, plan, run, history."""
