@@ -77,11 +77,12 @@ def _table_names(
     at_home = snapshot.home_names()
     elsewhere = [name for name in rows if name not in at_home]
     if context.settings.dir_listing:
-        # The manifest wins where both know a name; of a table at home the directory tells whether it shows.
-        known = {*elsewhere, *snapshot.names((), ObjectType.NAMESPACE, after=after)}
-        listed = [name for name in list_names(context, include_declared=declared) if name not in known]
+        names = list_names(context, include_declared=declared)
     else:
-        listed = _at_home(context, snapshot, at_home, declared=declared)
+        names = _at_home(context, snapshot, at_home, declared=declared)
+    # The manifest wins where both know a name; of a table at home the directory tells whether it shows.
+    known = {*elsewhere, *snapshot.names((), ObjectType.NAMESPACE, after=after)}
+    listed = [name for name in names if name not in known]
     shown = (
         iter(elsewhere) if declared else _with_versions(context, snapshot, iter(elsewhere), lambda name: name)
     )

@@ -17,6 +17,7 @@ from relance.errors import (
     InternalError,
     PermissionDeniedError,
     RelanceError,
+    StorageError,
     StorageFullError,
     TableBranchNotFoundError,
     TableNotFoundError,
@@ -73,8 +74,12 @@ class Target:
         try:
             yield
         except InternalError as error:
-            # A subclass means something more exact.
-            if type(error) is InternalError and _MISSING.search(error.detail) and self._was_removed():
+            # Another subclass means something more exact.
+            if (
+                type(error) in {InternalError, StorageError}
+                and _MISSING.search(error.detail)
+                and self._was_removed()
+            ):
                 raise ConcurrentModificationError(
                     f"table id '{self.found.table_id}' was purged, replaced or cleaned up by another client "
                     "while it was in use; retry"

@@ -315,7 +315,8 @@ def check_table_writable(path: str) -> None:
     """
     for each in ("", *_IN_TABLE):
         folder = os.path.join(path, each) if each else path
-        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=_AS_EFFECTIVE) and os.path.isdir(folder):
+        # First whether it is there: another thread may make it in between.
+        if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK, effective_ids=_AS_EFFECTIVE):
             if os.statvfs(folder).f_flag & os.ST_RDONLY:
                 return  # whatever writes says so
             raise PermissionDeniedError(

@@ -44,7 +44,7 @@ from tests.support.codes import (
 )
 from tests.support.internals import context_of
 from tests.support.lakes import Lake
-from tests.support.modes import COMPATIBILITY, V1, V2
+from tests.support.modes import COMPATIBILITY, MANIFEST_MODES, V1, V2
 from tests.support.patches import substitute
 from tests.support.root_checks import check_all_versions
 from tests.support.roots import numbers, refused
@@ -518,3 +518,21 @@ def test_table_whose_row_does_not_know_of_a_drop_is_not_changed(
     assert_whole(catalog, "t", 1)
     assert_whole(v1, "t", 1)
     drop(catalog, "t")
+
+
+@pytest.mark.parametrize("verb", ["declare", "namespace"])
+def test_name_that_a_row_has_is_listed_once_though_its_home_is_undropped(verb: str, compatible: Lake) -> None:
+    """Another client undrops the home directory after the name was given to something else."""
+    catalog = compatible.open()
+    make(catalog, "t", 1)
+    drop(catalog, "t")
+    if verb == "declare":
+        declare(catalog, "t")
+    else:
+        catalog.create_namespace({"id": ["t"]})
+    (compatible.folder / "t.deleted").unlink()
+    expected = ["t"] if verb == "declare" else []
+    for mode in MANIFEST_MODES.values():
+        client = compatible.open(mode)
+        assert client.list_tables({"id": []}).tables == expected
+        assert client.list_all_tables({"id": []}).tables == expected
