@@ -337,7 +337,11 @@ def test_jobs_refuse_a_root_of_format_1(mode: str, tmp_path: Path) -> None:
 
 NO_ROOT = {"completion", "migrate", "policy check", "policy schema"}
 """Commands that use no root, or convert it."""
-OPTIONS = {"delete-rows": ["--where", "id = 1"], "cleanup": ["--older-than", "1d"]}
+OPTIONS = {
+    "delete-rows": ["--where", "id = 1"],
+    "update-rows": ["--where", "id = 1", "--set", "id=2"],
+    "cleanup": ["--older-than", "1d"],
+}
 
 
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:

@@ -498,7 +498,8 @@ class _Held:
         failure = self.result.error
         if failure is None or not self.deleting or isinstance(failure, OutcomeUnknownError):
             return self.result
-        error = half_way(str(self.ready.table_id), f"is purged in part ({self.files} files)", failure)
+        effect = f"is purged in part ({self.files} files)" if self.files else "may be purged in part"
+        error = half_way(str(self.ready.table_id), effect, failure)
         error.__cause__ = failure
         return replace(self.result, error=error)
 
