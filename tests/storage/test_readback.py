@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
-from relance.errors import KeyChangedError, KeyExistsError, OutcomeUnknownError, UnsupportedOperationError
+from relance.errors import (
+    KeyChangedError,
+    KeyExistsError,
+    OutcomeUnknownError,
+    ServiceUnavailableError,
+    UnsupportedOperationError,
+)
 from relance.storage.memory import MemoryStorage
 from relance.storage.probe import Capabilities, probe, require_create_only, require_replace
 from relance.storage.readback import create_once, replace_once
@@ -58,6 +66,16 @@ def test_probe_detects_which_condition_a_store_ignores(create: bool, replace: bo
     storage = CarelessStorage(MemoryStorage(), ignores_create_only=create, ignores_replace=replace)
     assert probe(storage) == Capabilities(create_only=not create, replace=not replace)
     assert list(storage.list_recursive("")) == []
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("index", range(6))
+def test_probe_beside_a_fault_is_right_or_can_be_repeated(fault: Fault, index: int) -> None:
+    """A conflict with itself must neither end the caller's verb nor count against the store."""
+    store = FaultyStorage(MemoryStorage(), lambda request: fault if request.index == index else None)
+    with suppress(ServiceUnavailableError):
+        assert probe(store) == Capabilities(create_only=True, replace=True)
+    assert probe(store) == Capabilities(create_only=True, replace=True)
 
 
 def test_careless_store_is_refused_by_name_and_probed_once_per_root() -> None:

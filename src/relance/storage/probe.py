@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relance.errors import KeyChangedError, KeyExistsError, UnsupportedOperationError
 from relance.forks import ProcessLock
 from relance.storage.protocol import ObjectStorage, Version
+from relance.storage.readback import create_once
 
 PROBE_PREFIX = ".relance-probe-"
 
@@ -63,7 +64,7 @@ def require_create_only(storage: ObjectStorage, *, to_do: str) -> None:
 def probe(storage: ObjectStorage) -> Capabilities:
     """Try both conditions on a fresh key, and remove it again."""
     key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
-    first = storage.create(key, b"first")
+    first = create_once(storage, key, b"first")  # nobody else has this key
     try:
         create_only = _honours_create(storage, key)
         return Capabilities(create_only=create_only, replace=_honours_replace(storage, key, first))
