@@ -29,7 +29,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED) java ## Build a small lake in ./demo-lake, run a policy over it on Spark, and write a report
 	@$(BIN)/python -m examples.demo
 
-test: $(INSTALLED) java ## Run the everyday tests, about 6 minutes (select some with ARGS="-k name")
+test: $(INSTALLED) java ## Run the everyday tests, about 7 minutes (select some with ARGS="-k name")
 	@$(PYTEST) -m "not deep" $(ARGS)
 
 test-deep: $(INSTALLED) java ## Run all other tests, about 20 minutes: large explorations, soak, Spark, S3 servers
