@@ -78,9 +78,7 @@ def test_processes_in_trouble_on_s3_lose_nothing(s3_server: S3Server, tmp_path: 
         client.put_object(Bucket=bucket, Key=neighbour, Body=neighbour.encode())
     before = {each["Key"]: each["ETag"] for each in client.list_objects_v2(Bucket=bucket)["Contents"]}
     place = S3Place(s3_server, bucket, "lake", MODES[mode])
-    with unreliable(
-        s3_server, rate=FAULTS, latest=LONGEST_STOP_SECONDS, seed=0, repeats_deletes=False
-    ) as network:
+    with unreliable(s3_server, rate=FAULTS, latest=LONGEST_STOP_SECONDS, seed=0) as network:
         check(soak(Plan(place, tmp_path, 30, network, names=40)), mode, calls=50)
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
     after = {each["Key"]: each["ETag"] for page in pages for each in page["Contents"]}

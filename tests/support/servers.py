@@ -249,14 +249,12 @@ def count_requests(
     *,
     delay: float = 0.0,
     mishap: Callable[[], tuple[Mishap | None, float]] = lambda: (None, 0.0),
-    may_repeat: Callable[[bytes], bool] = lambda body: True,
     ignored: frozenset[str] = frozenset(),
 ) -> Iterator[RequestCounter]:
     """Run a counting proxy in front of an S3 server for the duration of the block.
 
     With a delay in seconds, each answer comes so much later, as from a store that is far away. `mishap` says
-    what strikes the next request, and after how many seconds a copy of it arrives, if the request with this
-    body `may_repeat`. The server never gets the
+    what strikes the next request, and after how many seconds a copy of it arrives. The server never gets the
     `ignored` headers.
     """
     proxy = _ProxyServer(urlsplit(server.endpoint).netloc)
@@ -264,7 +262,6 @@ def count_requests(
     proxy.record = counter.record
     proxy.delay = delay
     proxy.mishap = mishap
-    proxy.may_repeat = may_repeat
     proxy.ignored = ignored
     thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -289,24 +286,18 @@ class Mishap(StrEnum):
 
 
 @contextmanager
-def unreliable(
-    server: S3Server, *, rate: float, latest: float, seed: int, repeats_deletes: bool = True
-) -> Iterator[S3Server]:
+def unreliable(server: S3Server, *, rate: float, latest: float, seed: int) -> Iterator[S3Server]:
     """Run a proxy in front of an S3 server that strikes this share of the requests with a mishap.
 
-    The copy of a repeated request arrives up to `latest` seconds after the response; of one that deletes
-    versions only if it `repeats_deletes` (see design/0009).
+    The copy of a repeated request arrives up to `latest` seconds after the response.
     """
     chance = random.Random(seed)
-
-    def may_repeat(body: bytes) -> bool:
-        return repeats_deletes or b"<Delete" not in body or b"/_versions/" not in body
 
     def mishap() -> tuple[Mishap | None, float]:
         struck = chance.random() < rate
         return chance.choice(list(Mishap)) if struck else None, chance.uniform(0, latest)
 
-    with count_requests(server, mishap=mishap, may_repeat=may_repeat) as counter:
+    with count_requests(server, mishap=mishap) as counter:
         yield counter.server
 
 
@@ -330,7 +321,6 @@ class _ProxyServer(ThreadingHTTPServer):
         self.record: Callable[[str, str], None] = lambda method, path: None
         self.delay = 0.0
         self.mishap: Callable[[], tuple[Mishap | None, float]] = lambda: (None, 0.0)
-        self.may_repeat: Callable[[bytes], bool] = lambda body: True
         self.ignored: frozenset[str] = frozenset()
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
@@ -421,7 +411,7 @@ class _ProxyHandler(BaseHTTPRequestHandler):
         if mishap is Mishap.LOST:
             self.close_connection = True
             return
-        if mishap is Mishap.REPEATED and self.server.may_repeat(body):
+        if mishap is Mishap.REPEATED:
             threading.Timer(later, request.repeat).start()
         self._send_answer(response, answer)
 
